@@ -51,7 +51,7 @@ def aggregator(
     """
     buffers = [sys.executable, "-m", "benchmarks.network.default_buffers"]
     command = [*before, *(buffers if default_buffers else []), sys.executable, "-m"]
-    command += ["afflux.commands.cli", "serve", "--engine", "soft", "--host", host.address]
+    command += ["afflux.commands.cli", "serve", "soft", "--host", host.address]
     # Nobody else is in this network.
     command += ["--no-secret"]
     server = host.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

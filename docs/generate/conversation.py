@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from afflux_sim.golden.network import deliver, make_workers
 from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.state import Parent
@@ -29,7 +29,7 @@ class Job:
     number: int = 2
     key: int = 0x00F1E2D3C4B5A697
     round: int = 0xFFFFFFFE
-    group: Group | None = None
+    group: GroupAddress | None = None
     group_key: int = 0x00C3D2E1F0A59687
     parent: Parent | None = None
     ranks: int | None = None
@@ -223,7 +223,7 @@ def _hexadecimal(tensor: Tensor) -> str:
     return tensor.astype(tensor.dtype.newbyteorder("<")).tobytes().hex()
 
 
-def _group(group: Group, key: int) -> dict[str, Any]:
+def _group(group: GroupAddress, key: int) -> dict[str, Any]:
     return {"address": group.address, "port": group.port, "key": f"{key:016x}"}
 
 

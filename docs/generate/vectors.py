@@ -18,7 +18,7 @@ from afflux_sim.golden.frames import (
     JOIN,
     PROBE,
     REFUSED,
-    Group,
+    GroupAddress,
     Packet,
     build_frame,
     parse_header,
@@ -244,7 +244,7 @@ def multicast() -> Conversation:
     talk = Conversation(
         "multicast",
         "results to a multicast group, with 255 in the worker byte; a replay to one worker",
-        Job(workers=3, lanes=2, slots=1, group=Group("239.1.2.3", 4701)),
+        Job(workers=3, lanes=2, slots=1, group=GroupAddress("239.1.2.3", 4701)),
     )
     talk.join()
     tensors = [scattered(130, w) for w in range(3)]

@@ -7,7 +7,7 @@ pins. So what drives an engine, such as a director with its golden model, drives
 import random
 from collections.abc import Sequence
 
-from afflux_drivers.device.udp import CallTransport, UdpRegisters
+from afflux_drivers.device.udp import UdpRegisters
 from afflux_drivers.frames import FrameMaker
 from afflux_hdl.contract import registers
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
@@ -17,6 +17,7 @@ from tests.scenarios.board_build import BOARD_BUILD, CONTROLLER
 from tests.scenarios.cases import Round
 from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, Job
+from tests.support.call_transport import CallTransport
 
 __all__ = [
     "BoardAsEngine",

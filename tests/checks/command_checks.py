@@ -11,7 +11,7 @@ from afflux_hdl.contract.registers import (
     WriteRefused,
     address_of,
 )
-from afflux_sim.golden.frames import Group as GoldenGroup
+from afflux_sim.golden.frames import GroupAddress
 from afflux_sim.golden.job_table import CommandRefused
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
@@ -89,7 +89,7 @@ def check_busy_writes(engine: VerilatedEngine, build: Build) -> None:
         slot_count=job.slots,
         round=job.first_round,
         credit=job.credit,
-        group=GoldenGroup("239.1.2.3", 4701),
+        group=GroupAddress("239.1.2.3", 4701),
         group_key=Group("239.1.2.3", 4701).key,
     )
     perform(engine, director.each(job.joins()))
@@ -143,7 +143,7 @@ def check_reasons(engine: Engine, build: Build, creates: int = 300) -> None:
                 slot_count=count,
                 round=0,
                 credit=1,
-                group=GoldenGroup(".".join(map(str, group.to_bytes(4, "big"))), 1)
+                group=GroupAddress(".".join(map(str, group.to_bytes(4, "big"))), 1)
                 if group
                 else None,
             )

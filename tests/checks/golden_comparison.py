@@ -8,7 +8,7 @@ from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import mac_of
 from afflux_hdl.contract import registers, wire
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from afflux_sim.golden.state import Parent as GoldenParent
 from tests.scenarios.ticket_frames import TicketFrames
 from tests.support.drivers.virtual_job import (
@@ -110,7 +110,7 @@ def compare_engines(
             slot_count=ticket.slots,
             round=ticket.round,
             credit=ticket.credit,
-            group=Group(ticket.group, ticket.group_port) if ticket.group else None,
+            group=GroupAddress(ticket.group, ticket.group_port) if ticket.group else None,
             group_key=GROUP_KEY,
             parent=golden_parent(parent) if parent is not None else None,
         )

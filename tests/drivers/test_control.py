@@ -13,7 +13,8 @@ import pytest
 from afflux_drivers import _native
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.aggregator.job_commands import NoRoom
+from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
@@ -285,7 +286,7 @@ def test_engine_that_never_gets_ready(monkeypatch):
     engine = SoftEngine()
     table = JobTable(engine, room_bytes=10)
     busy = registers.address_of("job_busy")
-    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_BEFORE_S", 0.05)
+    monkeypatch.setattr("afflux_drivers.aggregator.job_commands._BUSY_BEFORE_S", 0.05)
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else 0, raising=True
     )
@@ -295,7 +296,7 @@ def test_engine_that_never_gets_ready(monkeypatch):
 
 def test_a_job_that_cannot_be_destroyed_leaves_the_others_served(served, monkeypatch, caplog):
     lease = create_job(served.address, 1, 1, 1, 5.0)
-    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_BEFORE_S", 0.05)
+    monkeypatch.setattr("afflux_drivers.aggregator.job_commands._BUSY_BEFORE_S", 0.05)
     busy, read = registers.address_of("job_busy"), SoftEngine.read
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else read(self, address)

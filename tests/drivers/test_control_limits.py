@@ -17,7 +17,8 @@ import pytest
 from afflux_drivers.aggregator import control_server, peers
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.aggregator.job_commands import NoRoom
+from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.aggregator.peers import Peers, may_take, peer_name
 from afflux_drivers.control.client import create_job, describe
 from tests.support.drivers.planted_control import NOTICED, plant

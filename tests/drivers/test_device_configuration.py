@@ -12,7 +12,7 @@ from afflux_drivers.device.configuration import (
     reset_user_logic,
     set_local,
 )
-from afflux_drivers.device.counters import difference, engine_counters, read_counter
+from afflux_drivers.device.counters import difference, engine_counters
 from afflux_drivers.device.description import describe, jobs, local_addresses
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
@@ -195,21 +195,6 @@ def test_reads_an_address():
 def test_refuses_what_is_no_hosts_address(text):
     with pytest.raises(ValueError, match=r"not an (IPv4 )?address"):
         address_of_text(text)
-
-
-@pytest.mark.parametrize("start", range(0xFFFF_FFF8, 0x1_0000_0002))
-def test_a_counter_is_read_whole_while_it_grows(start):
-    class Growing:
-        """Grows at every read, at some of them across the end of the lower word."""
-
-        value = start
-
-        def read(self, address):
-            self.value += 1
-            return self.value >> 32 if address == 4 else self.value & 0xFFFF_FFFF
-
-    port = Growing()
-    assert start < read_counter(port, 0) <= port.value
 
 
 def test_differences_of_counters(device):

@@ -9,7 +9,6 @@ from afflux_drivers.device import udp
 from afflux_drivers.device.errors import DeviceFailed, DeviceGone
 from afflux_drivers.device.management_message import Answer, Request
 from afflux_drivers.device.udp import (
-    CallTransport,
     DeviceRestarted,
     OutcomeUnknown,
     UdpRegisters,
@@ -18,6 +17,7 @@ from afflux_drivers.device.udp import (
 from afflux_hdl.contract import management, registers
 from afflux_hdl.contract.management import MessageType
 from afflux_hdl.contract.registers import WriteRefused
+from tests.support.call_transport import CallTransport
 from tests.support.management_board import KEY, BoardOnSocket
 
 ADDRESS = 0x040

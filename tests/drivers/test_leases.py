@@ -19,6 +19,7 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, describe
 from afflux_drivers.control.renewal import Renewal
 from afflux_drivers.control.several import create_jobs
+from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.errors import (
     AffluxError,
     AggregatorMisbehaved,
@@ -210,10 +211,23 @@ def test_a_journal_that_cannot_be_written_is_no_reason_to_stop(tmp_path, caplog)
     assert enabled(port) == {0}
 
 
-def test_each_board_has_its_journal():
-    first, second = (journal_of(f"udp://10.0.0.{n}", Path("/state")) for n in (1, 2))
-    assert first.parent == second.parent == Path("/state/afflux")
-    assert first != second == journal_of("udp://10.0.0.2", Path("/state"))
+@pytest.mark.parametrize("state", ["", "relative/state"])
+def test_each_board_has_its_journal_and_who_has_no_home_none(monkeypatch, caplog, tmp_path, state):
+    monkeypatch.setenv("XDG_STATE_HOME", state)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    board = DeviceUrl.parse("udp://127.0.0.2")
+    first = journal_of(board)._path
+    assert first.is_relative_to(tmp_path / ".local" / "state" / "afflux")
+    # The same for all names of the board.
+    assert journal_of(DeviceUrl.parse("udp://127.2"))._path == first
+    assert journal_of(DeviceUrl.parse("udp://127.0.0.3"))._path != first
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert journal_of(board) is None
+    assert "the jobs of the board are not written down, so they end if this process" in caplog.text
 
 
 def test_a_client_finds_the_next_controller(journal):

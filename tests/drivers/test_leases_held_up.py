@@ -12,7 +12,7 @@ import pytest
 
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.aggregator.jobs import NoRoom
+from afflux_drivers.aggregator.job_commands import NoRoom
 from afflux_drivers.control.client import create_job, describe
 from afflux_drivers.control.several import create_jobs
 from afflux_drivers.device.errors import DeviceFailed
@@ -58,7 +58,7 @@ class Busy(BoardRegisters):
 @pytest.mark.parametrize("says_so", [False, True], ids=["PCIe", "UDP"])
 def test_what_is_done_after_a_command_that_was_not_over_is_done(journal, monkeypatch, says_so):
     """A link that pauses holds a command up; later ones must not be taken for carried out."""
-    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("afflux_drivers.aggregator.job_commands._BUSY_TIMEOUT_S", 0.0)
     port = Busy(says_so)
     table = table_of(port, journal)
     first, second = table.create(2, 16, 4, lease_s=60), table.create(2, 16, 4, lease_s=60)

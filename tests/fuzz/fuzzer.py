@@ -15,7 +15,7 @@ from afflux_hdl.contract.registers import (
     counter_address,
 )
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from afflux_sim.golden.state import Parent
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
@@ -362,7 +362,7 @@ class Fuzzer:
                 slot_count=work.slots,
                 round=work.first_round,
                 credit=16,
-                group=Group(str(IPv4Address(group.address)), group.port) if group else None,
+                group=GroupAddress(str(IPv4Address(group.address)), group.port) if group else None,
                 group_key=work.group_key,
                 parent=Parent(
                     Endpoint(parent.mac, str(IPv4Address(parent.address)), parent.port),

@@ -9,7 +9,7 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from afflux_drivers.aggregator import jobs
-from afflux_drivers.aggregator.engine import Registers
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import registers
 from afflux_hdl.engine import counters
 from afflux_hdl.engine.parameters import Parameters

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from afflux_drivers.aggregator.board import Board
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom, read_counters
-from afflux_drivers.device.udp import CallTransport, UdpRegisters
+from afflux_drivers.aggregator.job_commands import NoRoom
+from afflux_drivers.aggregator.jobs import JobTable, read_counters
+from afflux_drivers.device.udp import UdpRegisters
 from afflux_hdl.contract import management, registers
 from afflux_hdl.contract.registers import WriteRefused
 from afflux_hdl.engine.parameters import Parameters
@@ -13,6 +14,7 @@ from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.golden.frames import Endpoint
 from afflux_sim.golden.network import join_all, make_workers, run_in_order
+from tests.support.call_transport import CallTransport
 from tests.support.management_bench import BenchTop, ManagementBench, build_bench
 from tests.support.management_board import KEY, settings_for
 from tests.support.management_frames import request_frame

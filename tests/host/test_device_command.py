@@ -302,8 +302,14 @@ def test_jobs_that_there_are_not_need_no_reset(run):
     [
         (["show", "tcp://10.0.0.9"], "expected udp://ADDRESS"),
         (["show", URL, "--timeout", "0"], "not a number of seconds"),
-        (["counters", URL, "--watch", "1", "--times", "0"], "'0' is not a number of times"),
-        (["counters", URL, "--watch", "1", "--times", "-1"], "'-1' is not a number of times"),
+        (
+            ["counters", URL, "--watch", "1", "--times", "0"],
+            "'0' is not a whole number of at least 1",
+        ),
+        (
+            ["counters", URL, "--watch", "1", "--times", "-1"],
+            "'-1' is not a whole number of at least 1",
+        ),
         (["frobnicate", URL], "invalid choice"),
     ],
 )

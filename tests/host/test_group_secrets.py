@@ -39,7 +39,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def run(*options: str) -> str:
-        assert serve.main(["--port", "0", *options]) == 1
+        assert serve.main(["soft", "--port", "0", *options]) == 1
         return capsys.readouterr().out
 
     return run

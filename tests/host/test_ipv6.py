@@ -98,18 +98,21 @@ SERVE = (str(Path(serve.__file__)),)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("--engine rtl --host ::1", "--host ::1: the engine rtl has IPv4 only"),
-        ("--engine node --host fd00::1", "--host fd00::1: the engine node has IPv4 only"),
-        ("--host [::1]", "--host [::1]: here an address stands without brackets"),
+        ("rtl --host ::1", "--host ::1: the engine rtl has IPv4 only"),
         (
-            "--host fe80::1 --port 0",
+            "node --host fd00::1 --network-tap a --host-tap b",
+            "--host fd00::1: the engine node has IPv4 only",
+        ),
+        ("soft --host [::1]", "--host [::1]: here an address stands without brackets"),
+        (
+            "soft --host fe80::1 --port 0",
             "[fe80::1]:0: fe80::1 is a link-local address, to which an interface must be named: "
             "fe80::1%eth0, for example",
         ),
     ],
 )
 def test_what_an_aggregator_cannot_listen_at(options, why):
-    process, line = serving.start(*options.split(), program=SERVE)
+    process, line = serving.start(engine=options.split(), program=SERVE)
     assert serving.finish(process) == 1
     assert line == f"afflux: cannot serve: {why}\n"
 

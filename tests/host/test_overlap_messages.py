@@ -72,7 +72,7 @@ def differing_ranks(rank, size):
             messenger.ready([number])
         messenger.when_done([0, 3], waits.append)
         messenger.when_done(range(6), partial(wait_for, begun))
-        messenger.wait_all()
+        messenger.wait(range(6))
         assert not messenger.busy
     begun.set()
     messenger.close()
@@ -113,7 +113,7 @@ def overtaking(rank, size):
         dist.barrier()
         first.set()
         messenger.wait([0])
-        messenger.wait_all()
+        messenger.wait(range(4))
         messenger.close()
         found.append(order)
     return found
@@ -138,7 +138,7 @@ def another_order(rank, size):
         messenger._history += 1
     messenger.begin()
     messenger.ready([0, 1])
-    by_thread = caught(messenger.wait_all)
+    by_thread = caught(lambda: messenger.wait([0, 1]))
     messenger.close()
     return by_plan, by_thread
 

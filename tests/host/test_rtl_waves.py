@@ -27,7 +27,7 @@ def edges(path, signal):
 def test_serve_writes_waves_until_it_is_ended(tmp_path):
     path = tmp_path / "served.fst"
     sizes = ["--bus-bits", "32", "--workers", "2", "--lanes", "1", "--jobs", "2", "--slots", "8"]
-    process, line = start("--port", "0", "--engine", "rtl", *sizes, "--waves", str(path))
+    process, line = start("--port", "0", *sizes, "--waves", str(path), engine=["rtl"])
     try:
         url = re.fullmatch(r"afflux: rtl engine on (udp://\S+)\n", line)[1]
         sums = values(run_ranks(reduce_twice, 2, environment={"AFFLUX_AGGREGATOR": url}))

@@ -119,38 +119,61 @@ def test_a_taken_port_is_a_clear_error():
     ("words", "wanted"),
     [
         # The C library takes it modulo 65536, and would serve on 4464.
-        (["--port", "70000"], "--port 70000: a port is from 0 to 65535"),
-        (["--port", "-1"], "--port -1: a port is from 0 to 65535"),
-        (["--slots", "-1"], "--slots -1: there must be at least one"),
-        (["--workers", "0"], "--workers 0: there must be at least one"),
-        (["--group", "239.1.2.3:4701", "--group-ttl", "999"], "--group-ttl 999: "),
-        (["--group-ttl", "0"], "--group-ttl 0: "),
+        ("soft --port 70000", "--port: '70000' is not a whole number from 0 to 65535"),
+        ("soft --port -1", "--port: '-1' is not a whole number from 0 to 65535"),
+        ("rtl --slots none", "--slots: 'none' is not a whole number of at least 1"),
+        ("device udp://127.0.0.9 --queue 0", "--queue: '0' is not a whole number of at least 1"),
+        ("device board", "'board': this is not the URL of a device; expected udp://ADDRESS"),
+        ("node --host-tap lo", "arguments are required: --network-tap"),
+        ("hard", "invalid choice: 'hard' (choose from "),
         # Nor what would be passed over without a word.
-        (["--device", "udp://127.0.0.9", "--workers", "4"], "--workers 4: a board has the sizes"),
-        (["--device", "udp://127.0.0.9", "--threads", "2"], "--threads 2: this is for soft only"),
-        (["--device", "udp://127.0.0.9", "--engine", "rtl"], "--engine rtl: --device is instead"),
-        (["--engine", "rtl", "--threads", "2"], "--threads 2: this is for soft only"),
-        (["--bus-bits", "32"], "--bus-bits 32: this is for rtl and node only"),
-        (["--queue", "9"], "--queue 9: this is for --device only"),
-        (["--key-file", "board.key"], "--key-file board.key: this is for --device only"),
-        (["--host-tap", "lo"], "--host-tap lo: this is for node only"),
-        (["--waves", "x.vcd"], "--waves x.vcd: this is for rtl only"),
-        (["--engine", "rtl", "--waves", "x.gz"], "waves 'x.gz': the name must end with .fst or"),
-        (["--engine", "rtl", "--waves", "x.vcd", "--waves-window", "9"], "waves_window '9': "),
-        (
-            ["--engine", "rtl", "--waves-window", "9:"],
-            "--waves-window 9:: this is for --waves only",
-        ),
-        (
-            ["--engine", "rtl", "--waves", "/no/where.vcd"],
-            "waves /no/where.vcd: No such file or directory",
-        ),
+        ("device udp://127.0.0.9 --threads 2", "--threads 2: this engine has no such option; it"),
+        ("soft --bus-bits 32", "it is one of `afflux serve rtl` and `afflux serve node`"),
+        ("soft --thread 2 --treads 2", "--treads 2: this engine has no such option; --help lists"),
     ],
 )
-def test_words_that_cannot_be_are_named(words, wanted):
-    process, said = start("--port", "0", *words)
+def test_words_that_cannot_be_are_named(capsys, words, wanted):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["serve", *words.split()])
+    assert ended.value.code == 2
+    assert wanted in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--waves", "x.gz"], "waves 'x.gz': the name must end with .fst or"),
+        (["--waves", "x.vcd", "--waves-window", "9"], "waves_window '9': "),
+        (["--waves-window", "9:"], "--waves-window 9:: name the file too, by --waves FILE"),
+        (["--waves", "/no/where.vcd"], "waves /no/where.vcd: No such file or directory"),
+    ],
+)
+def test_waves_that_cannot_be_are_named(words, wanted):
+    process, said = start("--port", "0", *words, engine=["rtl"], program=(serve.__file__,))
     assert finish(process) == 1
     assert said.startswith(f"afflux: cannot serve: {wanted}")
+
+
+def test_without_an_engine_each_has_its_line(capsys):
+    assert cli.main(["serve"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    engines = lines[lines.index("  ENGINE") + 1 :]
+    assert [line.split()[0] for line in engines] == ["soft", "rtl", "node", "board", "device"]
+    assert all(len(line.split()) > 2 for line in engines)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("--port 9 --engine rtl --bus-bits 32", "rtl --port 9 --bus-bits 32"),
+        ("--device=udp://10.0.0.9 --engine soft --queue 9", "device udp://10.0.0.9 --queue 9"),
+        ("--no-secret", "soft --no-secret"),
+    ],
+)
+def test_the_spelling_before_still_works_and_names_the_new_one(monkeypatch, capsys, before, now):
+    monkeypatch.setattr(serve, "main", lambda words: " ".join(words) != now)
+    assert cli.main(["serve", *before.split()]) == 0
+    assert capsys.readouterr().err.endswith(f" takes this as: afflux serve {now}\n")
 
 
 @pytest.mark.parametrize("command", ["counters", "info"])
@@ -196,7 +219,7 @@ def test_does_not_start_for_another_owner():
 def test_missing_packages_are_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "afflux_sim.rtl.verilated", None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert serve.main(["--engine", "rtl", "--port", "0"]) == 1
+    assert serve.main(["rtl", "--port", "0"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("afflux: cannot serve: ")
     assert "pip install 'afflux[rtl]'" in said
@@ -207,4 +230,4 @@ def test_missing_packages_are_named(monkeypatch, capsys):
     [("soft", SOFTWARE), *((rtl, build_of(SHIPPED["default"])) for rtl in ("rtl", "node"))],
 )
 def test_sizes_are_those_that_tests_fill_to_their_edges(engine, filled):
-    assert serve._DEFAULTS[engine] == filled
+    assert serve.SIZES[engine] == filled

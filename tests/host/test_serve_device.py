@@ -1,6 +1,5 @@
 """A controller and its board: jobs that outlive the controller, ways that lead to the board."""
 
-import argparse
 import contextlib
 import os
 import signal
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -38,7 +36,7 @@ def controlled(board, folder, *options, place=None):
     key.touch(mode=0o600)
     key.write_text(board.key.hex())
     process, line = serving.start(
-        *("--device", board.device, "--key-file", str(key), *options), place=place
+        *("--key-file", str(key), *options), engine=["device", board.device], place=place
     )
     try:
         host, _, port = line.rpartition("/")[2].strip().rpartition(":")
@@ -153,32 +151,6 @@ def test_a_board_has_one_lock_by_whatever_name(tmp_path):
         assert open_device(other, key=board.key, exclusive=False).read(0) == registers.IDENTITY
 
 
-def arguments(**given):
-    return argparse.Namespace(**({"device": "udp://127.0.0.2"} | given))
-
-
-@pytest.mark.parametrize("state", ["", "relative/state"])
-def test_who_has_no_home_has_no_journal(monkeypatch, caplog, tmp_path, state):
-    monkeypatch.setenv("XDG_STATE_HOME", state)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    first = serve._journal(arguments())
-    assert first._path.is_relative_to(tmp_path / ".local" / "state" / "afflux")
-    # The same for all names of the board.
-    assert serve._journal(arguments(device="udp://127.2"))._path == first._path
-
-    def homeless():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert serve._journal(arguments()) is None
-    assert "the jobs of the board are not written down, so they end if this process" in caplog.text
-
-
-def test_a_way_that_holds_nothing_is_refused():
-    with pytest.raises(ValueError, match="--queue 0: the way to a board holds at least one"):
-        serve.make_engine(arguments(queue=0))
-
-
 @contextlib.contextmanager
 def served_to(output, *options, ignored=False):
     """Yield a process of an aggregator in software that serves, and its address."""
@@ -187,7 +159,7 @@ def served_to(output, *options, ignored=False):
         where = free.getsockname()
     # As below nohup, or not as where the tests run below it.
     signals = "--ignore-signal=HUP" if ignored else "--default-signal=HUP"
-    words = ["env", signals, sys.executable, serve.__file__, "--engine", "soft"]
+    words = ["env", signals, sys.executable, serve.__file__, "soft"]
     words += ["--port", str(where[1]), *options]
     process = subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True)
     try:
@@ -266,16 +238,15 @@ def test_a_board_that_does_not_answer_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("url", "wanted"),
     [
-        (("--device", "board"), "'board': this is not the URL of a device; expected udp://"),
-        (("--device", "udp://127.0.0.9"), "an appliance answers to who knows its key only"),
-        (("--device", "file:///no/such/file"), "/no/such/file"),
-        (("--device", "pcie://0000:ff:1f.7"), "0000:ff:1f.7"),
+        ("udp://127.0.0.9", "an appliance answers to who knows its key only"),
+        ("file:///no/such/file", "/no/such/file"),
+        ("pcie://0000:ff:1f.7", "0000:ff:1f.7"),
     ],
 )
-def test_what_is_wrong_with_a_device_is_said(options, wanted):
-    process, line = serving.start(*options)
+def test_what_is_wrong_with_a_device_is_said(url, wanted):
+    process, line = serving.start(engine=["device", url])
     assert serving.finish(process) == 1
     assert line.startswith("afflux: cannot serve: ")
     assert wanted in line

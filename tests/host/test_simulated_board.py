@@ -35,7 +35,7 @@ BOARD = {"AFFLUX_AGGREGATOR": "board://"}
 
 def test_the_command_has_the_sizes_of_the_simulated_board():
     """It cannot import them, as the simulation may not be installed."""
-    assert serve._DEFAULTS["board"] == SIZES
+    assert serve.SIZES["board"] == SIZES
 
 
 def reduce_some(rank, _size):
@@ -101,7 +101,7 @@ def test_a_board_that_ends_with_its_process_is_named_at_every_rank():
         assert seconds < 7
 
 
-# A board on a table: it runs alone, and `afflux serve --device` is its controller.
+# A board on a table: it runs alone, and `afflux serve device` is its controller.
 
 
 @pytest.fixture
@@ -125,9 +125,8 @@ def board(tmp_path):
 def controlled(device, key):
     """Yield a controller's process, its first line, and its port if it serves."""
     # As a script it does not load torch.
-    process, line = serving.start(
-        *("--device", device, "--key-file", str(key), "--port", "0"), program=(serve.__file__,)
-    )
+    words = ("--key-file", str(key), "--port", "0")
+    process, line = serving.start(*words, engine=["device", device], program=(serve.__file__,))
     try:
         yield process, line, int(line.rpartition(":")[2]) if " engine on " in line else 0
     finally:

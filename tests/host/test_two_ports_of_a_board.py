@@ -78,8 +78,8 @@ def test_two_hosts_sum_without_a_switch_and_nothing_is_dropped(tmp_path):
             made.hosts,
             [f"{CONTROLLER}/24", f"{OTHER}/24"],
         ) as board:
-            command = [sys.executable, "-m", "afflux.commands.cli", "serve"]
-            command += ["--device", f"udp://{BOARD}", "--key-file", str(key)]
+            command = [sys.executable, "-m", "afflux.commands.cli", "serve", "device"]
+            command += [f"udp://{BOARD}", "--key-file", str(key)]
             command += ["--host", first.address, "--secret-file", str(secret)]
             process = first.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:

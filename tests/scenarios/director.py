@@ -19,7 +19,7 @@ from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter
 from afflux_hdl.engine.answers import REFUSALS_BURST
 from afflux_sim.golden import state as golden_state
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from tests.scenarios.afflux_layer import ENGINE_PORT, Afflux
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
@@ -355,8 +355,8 @@ def _parent_registers(job: Job) -> dict[str, int]:
     }
 
 
-def _golden_group(job: Job) -> Group | None:
-    return Group(job.group.address, job.group.port) if job.group else None
+def _golden_group(job: Job) -> GroupAddress | None:
+    return GroupAddress(job.group.address, job.group.port) if job.group else None
 
 
 def _golden_parent(job: Job) -> golden_state.Parent | None:

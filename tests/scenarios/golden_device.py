@@ -16,7 +16,7 @@ from afflux_hdl.contract.registers import (
     counter_address,
 )
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from afflux_sim.golden.state import Parent
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 
@@ -134,11 +134,11 @@ class GoldenDevice:
                 may_move=bool(values["job_options"]),
             )
 
-    def _group(self) -> Group | None:
+    def _group(self) -> GroupAddress | None:
         address = self._values["job_group_address"]
         if address == 0:
             return None
-        return Group(str(IPv4Address(address)), self._values["job_group_port"])
+        return GroupAddress(str(IPv4Address(address)), self._values["job_group_port"])
 
     def _parent(self) -> Parent | None:
         values = self._values

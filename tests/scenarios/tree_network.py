@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.golden.frames import Endpoint, Group, is_for
+from afflux_sim.golden.frames import Endpoint, GroupAddress, is_for
 from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 from tests.scenarios.director import Build, Director
 from tests.scenarios.golden_device import Engine
-from tests.scenarios.job_frames import Group as GroupAddress
-from tests.scenarios.job_frames import Job, ParentJob
+from tests.scenarios.job_frames import Group, Job, ParentJob
 from tests.scenarios.performer import perform
 
 __all__ = ["Aggregator", "Links", "TreeNetwork"]
@@ -212,7 +211,7 @@ class TreeNetwork:
             slots = min(slots + 1, self._build["slots"])
         group = None
         if self._multicast and not part.children:
-            group = GroupAddress(f"239.1.0.{1 + number}", 4701)
+            group = Group(f"239.1.0.{1 + number}", 4701)
         job = Job(
             number=choose.randrange(self._build["jobs"]),
             workers=part.workers + len(part.children),
@@ -256,7 +255,7 @@ class TreeNetwork:
                 slots=self._slots,
                 rank=rank,
                 ranks=self._ranks,
-                group=Group(job.group.address, job.group.port) if job.group else None,
+                group=GroupAddress(job.group.address, job.group.port) if job.group else None,
             )
         )
 

@@ -11,7 +11,7 @@ from scapy.layers.inet import ICMP, IP, UDP, IPOption
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
-from afflux_drivers.device.udp import CallTransport, UdpRegisters
+from afflux_drivers.device.udp import UdpRegisters
 from afflux_hdl.contract import management, registers
 from afflux_hdl.contract.management import MessageType
 from afflux_sim.board.simulated_appliance import board_parameters
@@ -24,6 +24,7 @@ from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_frames import arp_request, echo_request
 from tests.scenarios.performer import perform
+from tests.support.call_transport import CallTransport
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from afflux_sim.golden.frames import (
     JOINED,
     PROBE,
     REFUSED,
-    Group,
+    GroupAddress,
     parse_packet,
 )
 from afflux_sim.golden.job_table import CommandRefused
@@ -409,7 +409,7 @@ def test_a_new_create_forgets_the_workers():
         ({"slot_count": 0}, 5),
         ({"slot_base": 511}, 5),
         ({"slot_base": 1, "job": 3}, 6),
-        ({"group": Group("223.255.255.255", 1)}, 7),
+        ({"group": GroupAddress("223.255.255.255", 1)}, 7),
     ],
 )
 def test_create_refuses_what_the_engine_was_not_built_for(wrong, reason):

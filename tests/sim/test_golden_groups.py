@@ -14,7 +14,7 @@ from afflux_sim.golden.frames import (
     MISSING,
     REFUSED,
     RESULT,
-    Group,
+    GroupAddress,
     build_frame,
     parse_packet,
 )
@@ -23,19 +23,19 @@ from afflux_sim.golden.numbers import all_reduce
 from tests.support.golden_job import ENGINE, FIRST_ROUND, GROUP_KEY, JOB, KEY, new_engine, new_job
 from tests.support.golden_tensors import bits_of, draw
 
-GROUP = Group("239.1.2.3", 4701)
+GROUP = GroupAddress("239.1.2.3", 4701)
 
 
 @pytest.mark.parametrize("address", ["224.0.0.1", "239.1.2.3", "239.129.2.3", "239.255.255.255"])
 def test_mac_address_of_a_group(address):
     # Scapy knows the rule too.
-    mac = Group(address, 1).endpoint.mac.hex(":")
+    mac = GroupAddress(address, 1).endpoint.mac.hex(":")
     assert mac == getmacbyip(address)
 
 
 def test_a_group_must_be_multicast():
     with pytest.raises(ValueError):
-        new_job(workers=1, lanes=1, group=Group("10.0.0.1", 4701))
+        new_job(workers=1, lanes=1, group=GroupAddress("10.0.0.1", 4701))
 
 
 def test_a_result_goes_once_to_the_group_and_replays_to_one_worker():
@@ -106,7 +106,7 @@ def test_a_worker_takes_results_for_everyone_only_of_its_group(type_, group):
     worker.start(np.ones(500, np.float32), "float32", "sum")
     (frame,) = worker.frames_to_send()
     packet = replace(parse_packet(engine.receive(frame)[0]), type=type_, worker=255)
-    elsewhere = Group("239.1.2.4", 4701), Group("239.1.2.3", 4702)
+    elsewhere = GroupAddress("239.1.2.4", 4701), GroupAddress("239.1.2.3", 4702)
     for wrong in elsewhere:
         worker.receive(build_frame(ENGINE, wrong.endpoint, packet))
     for short in (JOINED, MISSING, REFUSED):

@@ -21,7 +21,7 @@ from afflux_sim.golden.frames import (
     REFUSED,
     RESULT,
     Endpoint,
-    Group,
+    GroupAddress,
     Packet,
     as_block,
     build_frame,
@@ -298,7 +298,7 @@ def test_conflict_comes_down(rig):
 
 
 def test_result_goes_to_the_group():
-    group = Group("239.129.2.3", 4701)
+    group = GroupAddress("239.129.2.3", 4701)
     rig = Rig(group=group)
     rig.fill(R0)
     (frame,) = rig.down(RESULT, R0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from afflux_drivers.device.errors import DeviceGone
-from afflux_drivers.device.udp import CallTransport, DeviceRestarted, UdpRegisters, WrongKey
+from afflux_drivers.device.udp import DeviceRestarted, UdpRegisters, WrongKey
 from afflux_hdl.contract import management, registers
 from afflux_sim.board.simulated_appliance import board_parameters
 from afflux_sim.rtl.verilated_board import BoardClocks, Fault, VerilatedBoard
@@ -21,6 +21,7 @@ from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, Job
 from tests.scenarios.node_frames import arp_reply, arp_request, echo_reply, echo_request
 from tests.scenarios.performer import perform
+from tests.support.call_transport import CallTransport
 
 pytestmark = pytest.mark.slow
 

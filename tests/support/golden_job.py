@@ -1,7 +1,7 @@
 """A golden engine with one job whose golden workers have all joined."""
 
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.frames import Endpoint, GroupAddress
 from afflux_sim.golden.network import join_all, make_workers
 from afflux_sim.golden.worker import GoldenWorker
 
@@ -24,7 +24,7 @@ def new_job(
     slots: int = 1,
     first_round: int = FIRST_ROUND,
     engine_class: type[GoldenEngine] = GoldenEngine,
-    group: Group | None = None,
+    group: GroupAddress | None = None,
 ) -> tuple[GoldenEngine, list[GoldenWorker]]:
     engine = new_engine(engine_class)
     engine.create_job(

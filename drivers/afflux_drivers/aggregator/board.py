@@ -18,14 +18,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.device.udp import DeviceRestarted
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import registers
 
-__all__ = ["Board", "BoardFailed", "BoardPath", "RegisterPort", "interface_mac"]
+__all__ = ["Board", "BoardFailed", "BoardPath", "interface_mac"]
 
 _log = logging.getLogger("afflux")
 
@@ -42,19 +42,6 @@ _ETHERNET = 1
 
 class BoardFailed(RuntimeError):
     """The registers of a board cannot be reached, or do not read as a node's do."""
-
-
-class RegisterPort(Protocol):
-    """The registers of a node, as its host reaches them. Thread-safe."""
-
-    def read(self, address: int) -> int:
-        """Read a 32-bit register; see `afflux_hdl.contract.registers`."""
-
-    def write(self, address: int, value: int) -> None:
-        """Write a 32-bit register."""
-
-    def close(self) -> None:
-        """Free what is held."""
 
 
 class Board:
@@ -74,7 +61,7 @@ class Board:
         BoardFailed: There is no node behind these registers.
     """
 
-    def __init__(self, port: RegisterPort, name: str, queue: int, *, apart: bool = False) -> None:
+    def __init__(self, port: Registers, name: str, queue: int, *, apart: bool = False) -> None:
         self._port = port
         self.name, self.queue, self.apart = name, queue, apart
         self.check()

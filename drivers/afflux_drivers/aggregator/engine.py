@@ -11,36 +11,20 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from afflux_drivers import _native
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract.registers import WriteRefused
 
-__all__ = ["Engine", "Registers", "SoftEngine"]
+__all__ = ["Engine", "SoftEngine"]
 
 
-class Registers(Protocol):
-    """An engine as its operator sees it, wherever its frames come from.
+class Engine(Registers, Protocol):
+    """An aggregation engine behind a network that carries Ethernet frames.
 
     Attributes:
         name: Its kind, such as "soft" or "rtl".
     """
 
     name: str
-
-    def read(self, address: int) -> int:
-        """Read a 32-bit register; see `afflux_hdl.contract.registers`."""
-
-    def write(self, address: int, value: int) -> None:
-        """Write a 32-bit register.
-
-        Raises:
-            WriteRefused: If the engine refuses it; nothing is written then.
-        """
-
-    def close(self) -> None:
-        """Free what the engine holds."""
-
-
-class Engine(Registers, Protocol):
-    """An aggregation engine behind a network that carries Ethernet frames."""
 
     def play(self, frames: Sequence[bytes]) -> list[bytes]:
         """Take whole frames without check sequences, run until idle, and return all frames sent."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from afflux_drivers.aggregator.job import Job
+from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.lock import canonical
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -91,15 +93,25 @@ class JobJournal:
             )  # fmt: skip
 
 
-def journal_of(device: str, state: Path) -> Path:
-    """Return where the journal of a board is.
+def journal_of(device: DeviceUrl) -> JobJournal | None:
+    """Return the journal of a board, the same for all ways to name it.
 
-    Args:
-        device: Names the board.
-        state: The folder of what outlives a restart of the host, as the board may.
+    It is where the host keeps what outlives a restart, as the board may; None, which is logged, if
+    there is no such folder.
     """
-    name = hashlib.sha256(device.encode()).hexdigest()[:_DIGEST_DIGITS]
-    return state / "afflux" / f"board-{name}.json"
+    # XDG Base Directory Specification: a relative path is as good as none.
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError as error:
+            _log.warning(
+                "the jobs of the board are not written down, so they end if this process does: "
+                "there is no XDG_STATE_HOME, and no home: %s", error,
+            )  # fmt: skip
+            return None
+    name = hashlib.sha256(str(canonical(device)).encode()).hexdigest()[:_DIGEST_DIGITS]
+    return JobJournal(state / "afflux" / f"board-{name}.json")
 
 
 def _content(path: Path) -> bytes:

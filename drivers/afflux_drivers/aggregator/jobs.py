@@ -2,52 +2,32 @@
 
 import logging
 import secrets
-import socket
 import time
 
-from afflux_drivers import _native
-from afflux_drivers.addresses import authority, is_ipv6, route_to
+from afflux_drivers.addresses import authority, route_to
 from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.data_path import DataPath
-from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.job import Job
+from afflux_drivers.aggregator.job_commands import JobCommands, NoRoom
 from afflux_drivers.aggregator.job_journal import JobJournal
 from afflux_drivers.aggregator.parent_ports import PortTaken
 from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
+from afflux_drivers.aggregator.slot_pool import BUSY_SLOTS, SlotPool, slots_of
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.device.counters import engine_counters, node_counters
-from afflux_drivers.frames import mac_of
+from afflux_drivers.registers import Registers
 from afflux_drivers.sockets import MulticastGroup
-from afflux_hdl.contract import registers, wire
+from afflux_hdl.contract import registers
 
-__all__ = ["JobTable", "NoRoom", "engine_limits", "read_counters"]
+__all__ = ["JobTable", "engine_limits", "read_counters"]
 
 _log = logging.getLogger("afflux")
 
-_BUSY_TIMEOUT_S = 10.0
-_BUSY_BEFORE_S = 2.0
 _AGAIN_S = 5.0
 _CREDIT_MAX = 0xFFFF
 
-_NOT_IPV4 = 0xFFFF_FFFF
-"""Stands in a register for a parent's IPv6 address: only that there is a parent matters then, as
-the socket of its port is connected to it. Nobody has this address."""
-
-_BUSY_SLOTS = 16
-"""So many of 5 lanes keep a path of 1 Gbit/s busy for 0.2 ms: a round trip between processes that
-share processors."""
-
-
 _PORTS_TRIED = 16
 """Of jobs below a parent, whose numbers decide on which port the parent answers."""
-
-
-class NoRoom(Exception):
-    """The engine cannot hold the requested job, or has refused a command; the text says why."""
-
-
-class _StillBusy(NoRoom):
-    """A command was given, and is not over."""
 
 
 def engine_limits(engine: Registers) -> dict[str, int]:
@@ -97,9 +77,9 @@ class JobTable:
         self._parent_ports = parent_ports
         self._may_move = may_move
         self._group = group
-        self._engine = engine
-        self._room_bytes = room_bytes
+        self._commands = JobCommands(engine)
         self._limits = engine_limits(engine)
+        self._pool = SlotPool(self._limits["slots"], room_bytes)
         self._jobs: dict[int, Job] = {}
         # Of jobs with a lease, when on the monotonic clock it ends.
         self._ends: dict[int, float] = {}
@@ -138,7 +118,8 @@ class JobTable:
         free = [number for number in range(self._limits["jobs"]) if number not in self._jobs]
         if not free:
             raise NoRoom(f"all {self._limits['jobs']} jobs of this engine are in use")
-        base, length = self._largest_gap()
+        taken = self._jobs.values()
+        base, length = self._pool.largest_gap(taken)
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
         if peer and self._peer_share < 1:
@@ -148,7 +129,7 @@ class JobTable:
             number, carried = self._open_parent_port(free, parent)
             lanes = min(lanes, carried)
         lanes = min(lanes, self._limits["lanes"])
-        granted = min(slots, self._share(workers, lanes), length, _CREDIT_MAX)
+        granted = min(slots, self._pool.share(taken, workers, lanes), length, _CREDIT_MAX)
         group = None if to_each else self._group
         job = Job(
             number=number,
@@ -165,39 +146,37 @@ class JobTable:
             peer=peer,
             lease_s=lease_s,
         )
-        group_address, group_port = (0, 0) if group is None else group.words
-        parameters = (
-            ("job_key_low", job.key & 0xFFFF_FFFF),
-            ("job_key_high", job.key >> 32),
-            ("job_workers", job.workers),
-            ("job_lanes", job.lanes),
-            ("job_slot_base", job.slot_base),
-            ("job_slot_count", job.slots),
-            ("job_round", job.round),
-            ("job_credit", job.credit),
-            ("job_group_address", group_address),
-            ("job_group_port", group_port),
-            ("job_group_key_low", job.group_key & 0xFFFF_FFFF),
-            ("job_group_key_high", job.group_key >> 32),
-            ("job_options", int(self._may_move)),
-            *_parent_registers(parent),
-        )
         try:
-            self._be_idle_before(f"CREATE of job {number}")
-            for name, value in parameters:
-                self._write(name, value)
-            self._command(job.number, registers.Command.CREATE)
-        except (_StillBusy, BoardFailed):
-            # The command may have been carried out, or may be yet.
-            self._take(job)
-            self._put_off(job)
-            raise
-        except NoRoom:
-            self._close_parent_port(job.number)
+            self._commands.create(job, self._may_move)
+        except (NoRoom, BoardFailed) as error:
+            if isinstance(error, BoardFailed) or error.undecided:
+                # The command may have been carried out, or may be yet.
+                self._take(job)
+                self._put_off(job)
+            else:
+                self._close_parent_port(job.number)
             raise
         self._take(job)
         self._write_journal()
         return job
+
+    def _left_for(self, peer: str, free_jobs: int) -> int:
+        """Return how many slots a further job of a peer may have, at least 1."""
+        own = [job for job in self._jobs.values() if job.peer == peer]
+        free_slots = self._limits["slots"] - slots_of(self._jobs.values())
+        left = 0
+        for what, has, free in (
+            ("jobs", len(own), free_jobs),
+            ("slots", slots_of(own), free_slots),
+        ):
+            left = may_take(has, free, self._peer_share)
+            if left == 0:
+                raise NoRoom(
+                    f"peer {peer} has {has} of the {self._limits[what]} {what} of this engine, and "
+                    f"{free} are left for others (--peer-share {self._peer_share:g})"
+                )
+        # Half of it, so that the peer's later jobs find some, but enough to keep a path busy.
+        return min(left, max(left // 2, BUSY_SLOTS))
 
     def _take(self, job: Job) -> None:
         self._jobs[job.number] = job
@@ -269,9 +248,9 @@ class JobTable:
             NoRoom: If the engine does not let one be destroyed.
         """
         known = {} if self._journal is None else {job.number: job for job in self._journal.read()}
-        self._be_idle_before("a look at the jobs")
+        self._commands.be_idle_before("a look at the jobs")
         for number in range(self._limits["jobs"]):
-            if not self._is_enabled(number):
+            if not self._commands.is_enabled(number):
                 continue
             job = known.get(number)
             if job is not None and job.lease_s:
@@ -282,7 +261,7 @@ class JobTable:
                 self._take(job)
                 continue
             _log.warning("job %d on the engine belongs to nobody: it is destroyed", number)
-            self._command(number, registers.Command.DESTROY)
+            self._commands.destroy(number)
         self._write_journal()
 
     def forget_lost(self) -> None:
@@ -290,9 +269,9 @@ class JobTable:
 
         While it is busy with a command it cannot be looked at, and nothing is forgotten.
         """
-        if self._engine.read(registers.address_of("job_busy")):
+        if self._commands.busy:
             return
-        lost = [number for number in self._jobs if not self._is_enabled(number)]
+        lost = [number for number in self._jobs if not self._commands.is_enabled(number)]
         for number in lost:
             _log.error(
                 "the engine has lost job %d: it was reset, or it has another controller", number
@@ -301,39 +280,13 @@ class JobTable:
         if lost:
             self._write_journal()
 
-    def _is_enabled(self, number: int) -> bool:
-        self._write("job_index", number)
-        return bool(self._engine.read(registers.address_of("job_enabled")))
-
     def _write_journal(self) -> None:
         if self._journal is not None:
             self._journal.write(self._jobs.values())
 
-    def _left_for(self, peer: str, free_jobs: int) -> int:
-        """Return how many slots a further job of a peer may have, at least 1."""
-        own = [job for job in self._jobs.values() if job.peer == peer]
-        free_slots = self._limits["slots"] - sum(job.slots for job in self._jobs.values())
-        left = 0
-        for what, has, free in (
-            ("jobs", len(own), free_jobs),
-            ("slots", sum(job.slots for job in own), free_slots),
-        ):
-            left = may_take(has, free, self._peer_share)
-            if left == 0:
-                raise NoRoom(
-                    f"peer {peer} has {has} of the {self._limits[what]} {what} of this engine, and "
-                    f"{free} are left for others (--peer-share {self._peer_share:g})"
-                )
-        # Half of it, so that the peer's later jobs find some, but enough to keep a path busy.
-        return min(left, max(left // 2, _BUSY_SLOTS))
-
     def join_parent(self, job: Job) -> bool:
         """Return whether a job has joined its parent; if not, make the engine ask for it."""
-        self._write("job_index", job.number)
-        if self._engine.read(registers.address_of("job_parent_joined")):
-            return True
-        self._command(job.number, registers.Command.JOIN_PARENT)
-        return False
+        return self._commands.join_parent(job.number)
 
     def _open_parent_port(self, free: list[int], parent: ParentJob) -> tuple[int, int]:
         """Open the parent port of one of these jobs, the first whose port nobody else has.
@@ -371,7 +324,7 @@ class JobTable:
         """Destroy a job, if it still exists."""
         if self._jobs.get(job.number) is not job:
             return
-        self._command(job.number, registers.Command.DESTROY)
+        self._commands.destroy(job.number)
         self._drop(job)
         self._write_journal()
 
@@ -384,97 +337,3 @@ class JobTable:
     def _close_parent_port(self, number: int) -> None:
         if self._parent_ports is not None:
             self._parent_ports.close(number)
-
-    def _write(self, name: str, value: int) -> None:
-        try:
-            self._engine.write(registers.address_of(name), value)
-        except registers.WriteRefused as error:
-            raise NoRoom(f"the engine has refused to write {name}: {error}") from None
-
-    def _command(self, number: int, command: registers.Command) -> None:
-        """Have a command carried out for a job.
-
-        Raises:
-            NoRoom: If it is refused, or the engine is busy with it for too long.
-        """
-        what = f"{command.name} of job {number}"
-        self._be_idle_before(what)
-        self._write("job_index", number)
-        self._write("job_command", command)
-        try:
-            self._wait_until_idle(_BUSY_TIMEOUT_S, what)
-        except NoRoom as error:
-            raise _StillBusy(str(error)) from None
-        reason = self._engine.read(registers.address_of("job_reason"))
-        if reason != registers.Reason.NONE:
-            raise NoRoom(f"the engine has refused {command.name} of job {number}: {_why(reason)}")
-
-    def _be_idle_before(self, what: str) -> None:
-        """Wait until no command is carried out: meanwhile the engine takes no other.
-
-        Over PCIe it would not even say so, as nobody reports writes that were refused there.
-
-        Raises:
-            NoRoom: If one is carried out for too long.
-        """
-        self._wait_until_idle(_BUSY_BEFORE_S, f"what was ordered before {what}")
-
-    def _wait_until_idle(self, limit_s: float, what: str) -> None:
-        busy = registers.address_of("job_busy")
-        give_up = time.monotonic() + limit_s
-        while self._engine.read(busy):
-            if time.monotonic() > give_up:
-                raise NoRoom(f"the engine has been busy with {what} for {limit_s:g} s")
-
-    def _share(self, workers: int, lanes: int) -> int:
-        """Return how many slots a new job gets by the room for its packets."""
-        slot_bytes = workers * _charge(lanes)
-        taken = sum(job.workers * job.slots * _charge(job.lanes) for job in self._jobs.values())
-        # Half of what is left, so that later jobs find some.
-        share = (self._room_bytes - taken) // 2 // slot_bytes
-        # But enough to keep a path busy, as if the job were alone: most are idle at a time. If they
-        # are not and the buffer overflows, it costs time, and the workers' windows shrink.
-        alone = self._room_bytes // slot_bytes
-        return max(1, share, min(alone, _BUSY_SLOTS))
-
-    def _largest_gap(self) -> tuple[int, int]:
-        """Return first slot and length of the longest free range of the pool."""
-        best, at = (0, 0), 0
-        used = sorted((job.slot_base, job.slots) for job in self._jobs.values())
-        for base, slots in [*used, (self._limits["slots"], 0)]:
-            if base - at > best[1]:
-                best = at, base - at
-            at = base + slots
-        return best
-
-
-def _why(reason: int) -> str:
-    """Return what a value of `job_reason` means."""
-    try:
-        return registers.Reason(reason).meaning
-    except ValueError:
-        return f"for reason {reason}, which this driver does not know"
-
-
-def _charge(lanes: int) -> int:
-    """Return what a full packet is charged to a receive buffer."""
-    return _native.datagram_charge(wire.datagram_bytes(lanes))
-
-
-def _parent_registers(parent: ParentJob | None) -> list[tuple[str, int]]:
-    if parent is None:
-        return [("job_parent_address", 0)]
-    ipv6 = is_ipv6(parent.address)
-    address = _NOT_IPV4 if ipv6 else int.from_bytes(socket.inet_aton(parent.address), "big")
-    # The address that frames between hosts' sockets have; a network of frames would take ARP.
-    mac = int.from_bytes(mac_of(address), "big")
-    return [
-        ("job_parent_mac_low", mac & 0xFFFF_FFFF),
-        ("job_parent_mac_high", mac >> 32),
-        ("job_parent_address", address),
-        ("job_parent_port", parent.port),
-        ("job_parent_job", parent.job),
-        ("job_parent_worker", parent.worker),
-        ("job_parent_key_low", parent.key & 0xFFFF_FFFF),
-        ("job_parent_key_high", parent.key >> 32),
-    ]

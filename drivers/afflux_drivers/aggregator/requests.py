@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from afflux_drivers.aggregator.board import BoardFailed
+from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.conversation import Client
-from afflux_drivers.aggregator.engine import Registers
+from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.job import Job
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom, engine_limits, read_counters
+from afflux_drivers.aggregator.job_commands import NoRoom
+from afflux_drivers.aggregator.jobs import JobTable, engine_limits, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
@@ -38,7 +39,7 @@ class RequestHandler:
 
     def __init__(
         self,
-        engine: Registers,
+        engine: Engine | Board,
         table: JobTable,
         port: int,
         wake: Callable[[], None],

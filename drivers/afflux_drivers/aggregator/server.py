@@ -56,6 +56,7 @@ class AggregatorServer:
 
     Attributes:
         address: Host and port on which it listens.
+        engine_name: The engine's kind.
 
     Raises:
         BoardFailed: If a board cannot be reached, or is apart and has no address.
@@ -78,6 +79,7 @@ class AggregatorServer:
     ) -> None:
         access = access or Access()
         access.check_host(host)
+        self.engine_name = engine.name
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
         self.address: tuple[str, int] = named(listener.getsockname())

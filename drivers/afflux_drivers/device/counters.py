@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
 
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import management, registers
 
 __all__ = [
-    "Readable",
     "difference",
     "engine_counters",
     "has_port_registers",
@@ -27,14 +26,7 @@ def _is_short(name: str) -> bool:
     return name in _OF_MANAGEMENT | _OF_A_PORT or _OF_A_BOX.match(name) is not None
 
 
-class Readable(Protocol):
-    """Registers that can be read."""
-
-    def read(self, address: int) -> int:
-        """Read a 32-bit register."""
-
-
-def read_counter(port: Readable, address: int) -> int:
+def read_counter(port: Registers, address: int) -> int:
     """Return the 64 bits of a counter that grows, a value that it has had meanwhile.
 
     However long the reads take: if the upper word has grown, the counter has passed the first
@@ -46,7 +38,7 @@ def read_counter(port: Readable, address: int) -> int:
     return high << 32 | (low if high == before else 0)
 
 
-def engine_counters(port: Readable) -> dict[str, int]:
+def engine_counters(port: Registers) -> dict[str, int]:
     """Return the counters of an engine, by name."""
     return {
         each.name: read_counter(port, registers.counter_address(each.name))
@@ -54,7 +46,7 @@ def engine_counters(port: Readable) -> dict[str, int]:
     }
 
 
-def node_counters(port: Readable) -> dict[str, int]:
+def node_counters(port: Registers) -> dict[str, int]:
     """Return the counters of a node, by name, each name after `node_`."""
     return {
         f"node_{each.name}": read_counter(port, registers.node_counter_address(each.name))
@@ -62,7 +54,7 @@ def node_counters(port: Readable) -> dict[str, int]:
     }
 
 
-def management_counters(port: Readable) -> dict[str, int]:
+def management_counters(port: Registers) -> dict[str, int]:
     """Return the counters of an appliance's management, by name."""
     return {
         each.name: port.read(management.management_counter_address(each.name))
@@ -70,13 +62,13 @@ def management_counters(port: Readable) -> dict[str, int]:
     }
 
 
-def has_port_registers(port: Readable) -> bool:
+def has_port_registers(port: Registers) -> bool:
     """Return whether an appliance has a MAC with clocks of its own, whose losses it counts."""
     # Elsewhere the read is refused, and gives 0.
     return port.read(registers.port_address_of("port_identity")) == registers.PORT_IDENTITY
 
 
-def port_counters(port: Readable) -> dict[str, int]:
+def port_counters(port: Registers) -> dict[str, int]:
     """Return what an appliance's MAC has lost, by name, if it has registers for that."""
     if not has_port_registers(port):
         return {}

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from afflux_drivers.device.errors import DeviceFailed, DeviceGone
 from afflux_drivers.device.location import DeviceUrl
@@ -13,20 +12,13 @@ from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.device.pcie import GONE, open_bar
 from afflux_drivers.device.udp import UdpRegisters
 from afflux_drivers.device.window import open_file
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import registers
 
 __all__ = ["Device", "open_device"]
 
 _ALL_ONES = 0xFFFF_FFFF
 _IDENTITY = registers.address_of("identity")
-
-
-class _Port(Protocol):
-    def read(self, address: int) -> int: ...
-
-    def write(self, address: int, value: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Device:
@@ -51,7 +43,7 @@ class Device:
     def __init__(
         self,
         url: DeviceUrl,
-        port: _Port,
+        port: Registers,
         locks: Sequence[DeviceLock] = (),
         *,
         writable: bool = True,
@@ -168,7 +160,7 @@ def _locked(url: DeviceUrl, exclusive: bool) -> Iterator[tuple[str, bool]]:
 
 def _open_port(
     url: DeviceUrl, key: bytes | None, writable: bool, timeout_s: float, sysfs: Path
-) -> _Port:
+) -> Registers:
     if url.scheme == "pcie":
         return open_bar(url, writable=writable, sysfs=sysfs)
     if url.scheme == "file":

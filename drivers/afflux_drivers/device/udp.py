@@ -14,8 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from afflux_drivers.addresses import resolve
@@ -27,7 +26,6 @@ from afflux_hdl.contract.registers import WriteRefused
 from afflux_hdl.contract.siphash import KEY_BYTES
 
 __all__ = [
-    "CallTransport",
     "DeviceRestarted",
     "OutcomeUnknown",
     "SocketTransport",
@@ -123,31 +121,8 @@ class SocketTransport:
         self._socket.close()
 
 
-class CallTransport:
-    """A function stands for network and board, as in simulations. Nothing takes time.
-
-    Args:
-        exchange: Takes a datagram and returns those that come of it.
-    """
-
-    def __init__(self, exchange: Callable[[bytes], Iterable[bytes]]) -> None:
-        self._exchange = exchange
-        self._answers: deque[bytes] = deque()
-
-    def send(self, payload: bytes) -> None:
-        """Send a datagram, or lose it."""
-        self._answers.extend(self._exchange(payload))
-
-    def receive(self, timeout_s: float) -> bytes | None:
-        """Return the next datagram from the board, or None if there is none."""
-        return self._answers.popleft() if self._answers else None
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-
 class UdpRegisters:
-    """The registers of engine, node and management of one board. A `RegisterPort`, thread-safe.
+    """The registers of engine, node and management of one board. `Registers`, thread-safe.
 
     A request is sent again until its answer comes, and is carried out once, however often it
     arrives. Several clients of one controller may use a board at a time: each access is one whole,

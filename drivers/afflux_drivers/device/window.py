@@ -21,7 +21,7 @@ WINDOW_BYTES = 0x1000
 
 
 class RegisterWindow:
-    """Registers in an open file that can be mapped. A `RegisterPort`; thread-safe.
+    """Registers in an open file that can be mapped. `Registers`; thread-safe.
 
     A write returns when the processor has issued it, not when it has been carried out, and nobody
     reports one that was refused. A read waits for the answer, and for all writes before it.

@@ -21,5 +21,8 @@ NB_MODULE(_native, module) {
     bind_ending(module);
     bind_engine(module);
     bind_aggregator(module);
-    bind_worker(module);
+    bind_errors(module);
+    bind_session(module);
+    bind_dialogues(module);
+    bind_loop(module);
 }

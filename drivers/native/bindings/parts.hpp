@@ -9,14 +9,17 @@ void bind_aggregator(nanobind::module_& module);
 void bind_codec(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
 void bind_costs(nanobind::module_& module);
+void bind_dialogues(nanobind::module_& module);
+void bind_errors(nanobind::module_& module);
+void bind_loop(nanobind::module_& module);
 void bind_narrow(nanobind::module_& module);
 void bind_registers(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
+void bind_session(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);
 void bind_turn(nanobind::module_& module);
 void bind_ending(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
-void bind_worker(nanobind::module_& module);
 
 }  // namespace afflux::bindings

@@ -6,12 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from afflux.commands import serve
-from afflux.commands.device.option_types import seconds
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.option_types import seconds
 
 __all__ = ["main"]
 
@@ -72,8 +71,7 @@ def _keep_standard_files() -> None:
 def _run(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="afflux", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("serve", help="run an aggregator until SIGTERM or Ctrl-C")
-    serve.add_arguments(run)
+    commands.add_parser("serve", help="run an aggregator until SIGTERM or Ctrl-C")
     counters = commands.add_parser("counters", help="print the counters of an aggregator")
     counters.add_argument("url", help="udp://host[:port]")
     counters.add_argument(
@@ -89,6 +87,10 @@ def _run(words: list[str]) -> int:
     bench = commands.add_parser("bench", help="time collectives, in the columns of nccl-tests")
 
     # Their modules load what the other commands do not need.
+    if words[:1] == ["serve"]:
+        from afflux.commands import serve, serve_spelling
+
+        return serve.main(serve_spelling.current(words[1:]))
     if words[:1] == ["device"]:
         from afflux.commands.device import command as device_command
 
@@ -110,10 +112,7 @@ def _run(words: list[str]) -> int:
         options.add_arguments(bench)
         return command.run(bench, parser.parse_args(words), words[1:])
 
-    arguments = parser.parse_args(words)
-    if arguments.command == "serve":
-        return serve.serve(arguments)
-    return _print_counters(parser, arguments)
+    return _print_counters(parser, parser.parse_args(words))
 
 
 def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:

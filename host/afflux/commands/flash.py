@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from afflux.commands.device.option_types import checked, seconds
 from afflux.commands.device.options import add_key_file, add_stand_ins, key_of
 from afflux_drivers.device.device import Device, open_device
 from afflux_drivers.device.location import EXPECTED, DeviceUrl
@@ -14,6 +13,7 @@ from afflux_drivers.flash.boards import BOARDS, board_of
 from afflux_drivers.flash.flash import Order, flash
 from afflux_drivers.flash.openfpgaloader import Cable
 from afflux_drivers.flash.runner import Runner
+from afflux_drivers.option_types import checked, seconds
 
 __all__ = ["add_arguments", "run"]
 

@@ -54,11 +54,11 @@ class RandomK(DrawnSelector):
         return not self._scaled
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Part`: the number of draws."""
+        """See `SchemePart`: the number of draws."""
         return {"draws": self._draws}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Part`."""
+        """See `SchemePart`."""
         self._draws = state["draws"]
 
     def draw(self, elements: int) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -86,11 +86,6 @@ class Observers:
         self._refresh()
 
     @property
-    def recorder(self) -> FlightRecorder | None:
-        """The process's flight recorder; None if it is off."""
-        return self._recorder
-
-    @property
     def global_ranks(self) -> tuple[int, ...]:
         """The members' ranks in the world, by rank."""
         return self._record.global_ranks

@@ -98,7 +98,7 @@ class Messenger:
         return self._left > 0
 
     def begin(self) -> None:
-        """Begin a round. The one before must be over (`wait_all`).
+        """Begin a round. The one before must be over.
 
         Raises:
             MessagesFailed: A message of an earlier round could not be summed.
@@ -139,15 +139,6 @@ class Messenger:
                     raise MessagesFailed("the thread that sums messages has ended")
                 self._changed.wait(1.0)
             self._check_failure()
-
-    def wait_all(self) -> None:
-        """Wait for the end of the round, if there is one.
-
-        Raises:
-            MessagesFailed: A message could not be summed.
-        """
-        if self._left or self._failure is not None:
-            self.wait(range(len(self._messages)))
 
     def when_done(
         self, numbers: Iterable[int], call: Callable[[BaseException | None], None]

@@ -6,7 +6,7 @@ ranks make the same plan from the same parameters, order and size, and compare `
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -115,6 +115,10 @@ class Plan:
         self.fingerprint = _hash(
             [f"{each.dtype} {each.start} {each.stop} {each.text}" for each in self.messages]
         )
+
+    def messages_of(self, parameters: Iterable[int]) -> set[int]:
+        """Return the messages that have parts of these parameters."""
+        return {each for number in parameters for each in self.places[number].messages}
 
     def _text(
         self, parts: Sequence[tuple[int, int, int]], parameters: Mapping[str, torch.Tensor]

@@ -23,14 +23,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from afflux.observe.trace_file import path_for
+from afflux.overlap.arrivals import Arrivals
 from afflux.overlap.gradients import Gradients
 from afflux.overlap.groups import before_end_of, check_group, group_like, timeout_of
 from afflux.overlap.hook import WeakHook
 from afflux.overlap.layers import LayerTimes
 from afflux.overlap.messenger import MessagesFailed, Messenger
+from afflux.overlap.order import agree_on, agreed_order, ranked
 from afflux.overlap.plan import Message, Plan
 from afflux.overlap.record import Record, layer_of, layers_table, messages_table
-from afflux.overlap.steps import DeferredSteps
+from afflux.overlap.steps import DeferredSteps, check_deferrable
 from afflux.overlap.timeline import write_timeline
 from afflux.overlap.touch import Touches
 from afflux.schemes.compressor import Compressor
@@ -97,7 +99,7 @@ class Priorities:
         self._names = {id(each): name for name, each in self._parameters.items()}
         optimizers = _listed(optimizer)
         if optimizers:
-            _check_deferrable(ddp)
+            check_deferrable(ddp)
         self.record = Record(observe)
         self._layers = LayerTimes(ddp.module, self.record) if observe else None
         self._rank = dist.get_rank()
@@ -105,14 +107,13 @@ class Priorities:
         self._fuse_bytes = fuse_bytes
         self._compressor = compressor
         self._in_order = in_order
-        self._order = None if order is None else self._checked_order(order)
+        self._order = None if order is None else ranked(order, self._names)
         self._seen: list[torch.Tensor] = []
         self._plan: Plan | None = None
         self._numbers: dict[int, int] = {}
         self._gradients: Gradients | None = None
         self._messenger: Messenger | None = None
-        self._missing: list[int] = []
-        self._put: set[int] = set()
+        self._arrivals: Arrivals | None = None
         self._backward_ended_s = 0.0
         self._touches = Touches(self._touched)
         self._touches.wanted = self._names
@@ -130,15 +131,6 @@ class Priorities:
         ddp.register_forward_hook(WeakHook(self, "_after_forward"), always_call=True)
         ddp.module.register_forward_pre_hook(WeakHook(self, "_before_module"))
         ddp.module.register_state_dict_pre_hook(WeakHook(self, "_before_state"))
-
-    def _checked_order(self, order: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-        found = list(order)
-        if {id(each) for each in found} != set(self._names) or len(found) != len(self._names):
-            raise ValueError(
-                f"order must have each of the model's {len(self._names)} parameters that require "
-                f"a gradient once; it has {len(found)} tensors"
-            )
-        return found
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -177,15 +169,14 @@ class Priorities:
             layers: A table of the layers, with the mean times of a step.
             table: One of the messages.
         """
-        messages = self.messages
-        plan, record = self._plan, self.record
+        messages, plan, record = self.messages, self._plan, self.record
         return {
-            "rounds": self.record.rounds,
+            "rounds": record.rounds,
             "messages": len(messages),
             "bytes": sum(each.bytes for each in messages),
-            "communication_s": self.record.seconds("message"),
-            "exposed_s": self.record.seconds("wait"),
-            "step_s": self.record.seconds("step"),
+            "communication_s": record.seconds("message"),
+            "exposed_s": record.seconds("wait"),
+            "step_s": record.seconds("step"),
             "agreements": self._messenger.agreements if self._messenger else 0,
             "agreeing_s": self._messenger.agreeing_s if self._messenger else 0.0,
             "layers": layers_table(plan, record) if plan is not None else "",
@@ -225,12 +216,12 @@ class Priorities:
             raise ValueError("sparse gradients have no priorities: use afflux.ddp_hook")
         if bucket.index() == 0:
             self._begin()
-        messenger, gradients = self._messenger, self._gradients
-        assert messenger is not None and gradients is not None and self._plan is not None
+        messenger, gradients, arrivals = self._messenger, self._gradients, self._arrivals
+        assert messenger is not None and gradients is not None and arrivals is not None
         numbers = [self._numbers[id(each)] for each in bucket.parameters()]
         started_s = time.monotonic()
         gradients.put(numbers, bucket.gradients())
-        messenger.ready(self._completed(numbers))
+        messenger.ready(arrivals.add(numbers))
         self.record.add("copy", f"bucket {bucket.index()}", started_s, time.monotonic())
         if self._layers is not None:
             self._layers.resume()
@@ -241,7 +232,7 @@ class Priorities:
             future.set_result(buffer)
             return future
         views = bucket.gradients()
-        needed = {each for number in numbers for each in self._plan.places[number].messages}
+        needed = arrivals.plan.messages_of(numbers)
 
         def over(error: BaseException | None) -> None:
             try:
@@ -262,7 +253,7 @@ class Priorities:
         """Begin a round, with the first bucket of a backward pass."""
         if self._messenger is None:
             self._make_plan()
-        assert self._messenger is not None and self._plan is not None
+        assert self._messenger is not None and self._arrivals is not None
         self._touches.turn_off()
         if self._steps is not None and self._steps.pending:
             names = [self._names[number] for number in self._steps.pending]
@@ -270,32 +261,15 @@ class Priorities:
                 f"step() was called, but the forward pass has not used {', '.join(names[:4])}: "
                 "a compiled or scripted part may have used an old value; call flush() after step()"
             )
-        if self._messenger.busy and len(self._put) < len(self._numbers):
+        if self._messenger.busy and self._arrivals.missing:
             raise RuntimeError("the backward pass before this one was not completed")
-        self._wait(range(len(self._plan.messages)), "the backward pass before")
-        self._put = set()
-        self._missing = [len(each.parts) for each in self._plan.messages]
+        self._wait(range(len(self.messages)), "the backward pass before")
+        self._arrivals.begin()
         self._messenger.begin()
 
-    def _completed(self, numbers: Iterable[int]) -> list[int]:
-        """Note parameters whose gradients are there; return the messages that are complete now."""
-        assert self._plan is not None
-        complete = []
-        for number in numbers:
-            self._put.add(number)
-            for each in self._plan.places[number].messages:
-                self._missing[each] -= 1
-                if not self._missing[each]:
-                    complete.append(each)
-        return complete
-
     def _end_backward(self) -> None:
-        if len(self._put) < len(self._numbers):
-            assert self._plan is not None
-            names = [
-                name for number, name in enumerate(self._plan.names) if number not in self._put
-            ]
-            raise RuntimeError(f"DDP has no gradients of {', '.join(names[:4])}")
+        if self._arrivals is not None and self._arrivals.missing:
+            raise RuntimeError(f"DDP has no gradients of {', '.join(self._arrivals.missing[:4])}")
         self.record.rounds += 1
         queue: Callable[[Callable[[], None]], None] = Variable._execution_engine.queue_callback
 
@@ -330,8 +304,7 @@ class Priorities:
         """Wait until parameters' gradients are averaged; return the averages."""
         assert self._plan is not None and self._gradients is not None
         numbers = [self._numbers[id(each)] for each in parameters]
-        needed = {each for number in numbers for each in self._plan.places[number].messages}
-        self._wait(needed, self._plan.names[numbers[0]])
+        self._wait(self._plan.messages_of(numbers), self._plan.names[numbers[0]])
         return [self._gradients.of(number) for number in numbers]
 
     def _wait(self, messages: Iterable[int], what: str) -> None:
@@ -395,32 +368,13 @@ class Priorities:
 
     def _make_plan(self) -> None:
         """Agree on the order, and start the thread. Collective."""
-        names = list(self._parameters)
-        if self._order is None:
-            position = {id(each): number for number, each in enumerate(self._seen)}
-            last = len(position)
-            order = sorted(
-                range(len(names)),
-                key=lambda number: position.get(id(self._parameters[names[number]]), last),
-            )
-            # Rank 0's: what a rank's first forward pass takes may depend on its samples.
-            agreed = torch.tensor(order, dtype=torch.int64)
-            dist.broadcast(agreed, dist.get_global_rank(self._group, 0), group=self._group)
-            order = agreed.tolist()
-        else:
-            place = {self._names[id(each)]: number for number, each in enumerate(self._order)}
-            order = sorted(range(len(names)), key=lambda number: place[names[number]])
-        ordered = {names[number]: self._parameters[names[number]] for number in order}
+        names = self._order
+        if names is None:
+            names = agreed_order(self._parameters, self._seen, self._group)
+        ordered = {name: self._parameters[name] for name in names}
         plan = Plan(ordered, self._message_bytes, self._fuse_bytes)
-        marks = plan.fingerprint, len(plan.messages), int(self._in_order)
-        least = torch.tensor([*marks, *(-each for each in marks)], dtype=torch.int32)
-        dist.all_reduce(least, op=dist.ReduceOp.MIN, group=self._group)
-        if least.tolist() != [*marks, *(-each for each in marks)]:
-            raise MessagesFailed(
-                "the ranks have not the same priorities: their parameters, order, message_bytes "
-                "or in_order differ"
-            )
-        self._plan = plan
+        agree_on(plan, self._in_order, self._group)
+        self._plan, self._arrivals = plan, Arrivals(plan)
         self._numbers = {id(each): number for number, each in enumerate(ordered.values())}
         self._gradients = Gradients(
             plan, [each.shape for each in ordered.values()], self._group, self._compressor
@@ -464,21 +418,3 @@ def _listed(optimizer: Optimizer | Sequence[Optimizer] | None) -> list[Optimizer
     if optimizer is None:
         return []
     return [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
-
-
-def _check_deferrable(ddp: DistributedDataParallel) -> None:
-    if ddp.find_unused_parameters:
-        raise ValueError(
-            "with find_unused_parameters=True DDP must know all averages at the end of the "
-            "backward pass: use Priorities(ddp) without an optimizer"
-        )
-    scripted = [
-        name or "the model"
-        for name, each in ddp.module.named_modules()
-        if isinstance(each, torch.jit.ScriptModule)
-    ]
-    if scripted:
-        raise ValueError(
-            f"{scripted[0]} is TorchScript, which does not show when it uses a parameter: use "
-            "Priorities(ddp) without an optimizer"
-        )

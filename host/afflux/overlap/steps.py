@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["DeferredSteps", "GradientsChanged"]
+__all__ = ["DeferredSteps", "GradientsChanged", "check_deferrable"]
 
 _log = logging.getLogger("afflux")
 
@@ -372,3 +373,26 @@ def _apply(optimizer: Optimizer, some: Iterable[tuple[_Deferred, torch.Tensor]])
         optimizer.param_groups = all_groups
         for parameter, gradient in before:
             parameter.grad = gradient
+
+
+def check_deferrable(ddp: DistributedDataParallel) -> None:
+    """Check that a model shows when it uses a parameter.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if ddp.find_unused_parameters:
+        raise ValueError(
+            "with find_unused_parameters=True DDP must know all averages at the end of the "
+            "backward pass: use Priorities(ddp) without an optimizer"
+        )
+    scripted = [
+        name or "the model"
+        for name, each in ddp.module.named_modules()
+        if isinstance(each, torch.jit.ScriptModule)
+    ]
+    if scripted:
+        raise ValueError(
+            f"{scripted[0]} is TorchScript, which does not show when it uses a parameter: use "
+            "Priorities(ddp) without an optimizer"
+        )

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 
-__all__ = ["Compressor", "DrawnSelector", "Part", "Selector", "check_flat"]
+__all__ = ["Compressor", "DrawnSelector", "SchemePart", "Selector", "check_flat"]
 
 
-class Part:
+class SchemePart:
     """A part of a scheme.
 
     Its numbers, words and parts must be the same at all ranks; other attributes may differ.
@@ -25,9 +25,9 @@ class Part:
         """Return what must be the same at all ranks."""
         values = {name.lstrip("_"): value for name, value in sorted(vars(self).items())}
         shown = [
-            f"{name}={value.text() if isinstance(value, Part) else value}"
+            f"{name}={value.text() if isinstance(value, SchemePart) else value}"
             for name, value in values.items()
-            if isinstance(value, (Part, bool, int, float, str))
+            if isinstance(value, (SchemePart, bool, int, float, str))
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -41,7 +41,7 @@ class Part:
             raise ValueError(f"{type(self).__name__} has no state, but {sorted(state)} were saved")
 
 
-class Compressor(Part, ABC):
+class Compressor(SchemePart, ABC):
     """A way to average less than everything. All ranks have an equal one, for the same tensors.
 
     Attributes:
@@ -87,7 +87,7 @@ class Compressor(Part, ABC):
         """
 
 
-class Selector(Part, ABC):
+class Selector(SchemePart, ABC):
     """Which elements a rank gives, whole; the others it keeps. No communication.
 
     Attributes:

@@ -98,11 +98,11 @@ class Selected(Compressor):
         return places
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Part`: that of both."""
+        """See `SchemePart`: that of both."""
         return {"selector": self._selector.state_dict(), "values": self._values.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Part`."""
+        """See `SchemePart`."""
         self._selector.load_state_dict(state["selector"])
         self._values.load_state_dict(state["values"])
 

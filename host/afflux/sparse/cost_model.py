@@ -21,7 +21,7 @@ each other theirs with the counts of rows; all take the medians. So they come to
 from collections.abc import Sequence
 from statistics import median_low
 
-from afflux.sparse.index_forms import Form, Part
+from afflux.sparse.index_forms import Form, StepTraffic
 from afflux.sparse.sums import Way
 
 __all__ = ["TOLD", "Costs", "carried"]
@@ -39,16 +39,16 @@ _NEW_SHARE = 0.5
 _MOST = (1 << 31) - 1
 
 
-def carried(part: Part, ranks: int) -> float:
+def carried(step: StepTraffic, ranks: int) -> float:
     """Return the bytes of a step through a rank's port, in the direction that has more."""
-    if part.way is Way.AGGREGATOR:
-        return max(part.results, part.offers / ranks)
-    if part.way is Way.MEMORY:
-        return part.results + part.offers / ranks
+    if step.way is Way.AGGREGATOR:
+        return max(step.results, step.offers / ranks)
+    if step.way is Way.MEMORY:
+        return step.results + step.offers / ranks
     others = 1.0 - 1.0 / ranks
-    if part.way is Way.SHARDS:
-        return others * (part.results + part.offers / ranks)
-    return others * part.results * (1 if part.gathered else 2)
+    if step.way is Way.SHARDS:
+        return others * (step.results + step.offers / ranks)
+    return others * step.results * (1 if step.gathered else 2)
 
 
 class Costs:
@@ -92,13 +92,13 @@ class Costs:
         They are whole, and so are the microseconds by which forms are compared: ranks whose floats
         differ in the last bit, as those of unlike hosts may, are to choose the same form.
         """
-        return sum(round(carried(part, self._ranks)) for part in form.parts)
+        return sum(round(carried(step, self._ranks)) for step in form.steps)
 
     def milliseconds(self, form: Form) -> float | None:
         """Return how long a form would take; None while nothing is known."""
         if not self.rate or not self.latency_us:
             return None
-        return len(form.parts) * self.latency_us / 1e3 + self.bytes(form) / self.rate
+        return len(form.steps) * self.latency_us / 1e3 + self.bytes(form) / self.rate
 
     def least(self, forms: Sequence[Form]) -> Form:
         """Return the form that takes least time or, while that is not known, has least bytes."""

@@ -18,7 +18,7 @@ from afflux.sparse.sums import Way
 from afflux_drivers.rows import fields_per_word, list_words
 from afflux_hdl.contract import wire
 
-__all__ = ["Form", "Part", "Rows", "forms", "random_union"]
+__all__ = ["Form", "Rows", "StepTraffic", "forms", "random_union"]
 
 _WORD_BYTES = 4
 _WIRE_BYTES = wire.BLOCK_BYTES // wire.BLOCK_ELEMENTS
@@ -44,7 +44,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part:
+class StepTraffic:
     """The bytes of one step, as far as they are sent.
 
     Attributes:
@@ -66,23 +66,23 @@ class Form:
 
     Attributes:
         name: "lists", "counts", or "dense".
-        parts: Its steps, the values last.
+        steps: Its steps, the values last.
         summed: Rows of which values are summed.
     """
 
     name: str
-    parts: tuple[Part, ...]
+    steps: tuple[StepTraffic, ...]
     summed: float
 
     @property
     def index_bytes(self) -> int:
         """What every rank receives to know the union."""
-        return round(sum(part.results for part in self.parts[:-1]))
+        return round(sum(step.results for step in self.steps[:-1]))
 
     @property
     def value_bytes(self) -> int:
         """What every rank receives of values."""
-        return round(self.parts[-1].results)
+        return round(self.steps[-1].results)
 
 
 def random_union(rows: int, present: tuple[int, ...]) -> float:
@@ -106,11 +106,11 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
     # What gathers takes all ranks' as long as the longest; a sum does not send the zeros behind.
     padded = indices in (Way.MEMORY, Way.GLOO)
     listed = _WORD_BYTES * (len(sizes) * max(sizes) if padded else sum(sizes))
-    lists = Part(indices, listed, listed, gathered=True)
+    lists = StepTraffic(indices, listed, listed, gathered=True)
     words = -(-rows.all // fields_per_word(len(rows.present)))
     # Rows next to each other are words next to each other.
     shares = [_share(each / rows.all, 1, indices) for each in rows.present]
-    counts = Part(indices, words * _WORD_BYTES, sum(shares) * words * _WORD_BYTES)
+    counts = StepTraffic(indices, words * _WORD_BYTES, sum(shares) * words * _WORD_BYTES)
     return (
         Form("lists", (lists, _values(rows, rows.union, values)), rows.union),
         Form("counts", (counts, _values(rows, rows.union, values)), rows.union),
@@ -118,14 +118,14 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
     )
 
 
-def _values(rows: Rows, summed: float, way: Way) -> Part:
+def _values(rows: Rows, summed: float, way: Way) -> StepTraffic:
     """Return the step that sums so many rows, of which each rank offers its own."""
     on_wire = way in (Way.SHARDS, Way.AGGREGATOR)
     size = summed * rows.width * (_WIRE_BYTES if on_wire else rows.element_bytes)
     if size == 0:
-        return Part(way, 0.0, 0.0)
+        return StepTraffic(way, 0.0, 0.0)
     shares = [_share(each / summed, rows.width, way) for each in rows.present]
-    return Part(way, _share(rows.union / summed, rows.width, way) * size, sum(shares) * size)
+    return StepTraffic(way, _share(rows.union / summed, rows.width, way) * size, sum(shares) * size)
 
 
 def _share(density: float, width: int, way: Way) -> float:

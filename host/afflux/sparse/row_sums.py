@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from afflux.sparse.cost_model import TOLD, carried
-from afflux.sparse.index_forms import Part
+from afflux.sparse.index_forms import StepTraffic
 from afflux.sparse.kinds import Kinds
 from afflux.sparse.sums import Sums
 from afflux.sparse.union import by_counts, by_lists
@@ -81,7 +81,7 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
     if form.name == "dense":
         union, places = None, ids
     else:
-        with _measured(form.parts[0], kinds, sums.size):
+        with _measured(form.steps[0], kinds, sums.size):
             lists = form.name == "lists"
             found = (
                 by_lists(ids, counts, all_rows, sums) if lists else by_counts(ids, all_rows, sums)
@@ -91,7 +91,7 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
         kind.learn(rows, union.numel())
     elements = (all_rows if union is None else union.numel()) * width
     room = _packed(values, places, elements, width, sums)
-    with _measured(form.parts[-1], kinds, sums.size):
+    with _measured(form.steps[-1], kinds, sums.size):
         sums.all_reduce(room, reduction)
     summed = _unpacked(room, elements, sums)
     if union is None:
@@ -101,11 +101,11 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
 
 
 @contextmanager
-def _measured(part: Part, kinds: Kinds, ranks: int) -> Iterator[None]:
+def _measured(step: StepTraffic, kinds: Kinds, ranks: int) -> Iterator[None]:
     """Let the group's costs know what a step takes."""
     began_s = time.monotonic()
     yield
-    kinds.costs.note(carried(part, ranks), time.monotonic() - began_s)
+    kinds.costs.note(carried(step, ranks), time.monotonic() - began_s)
 
 
 def _packed(

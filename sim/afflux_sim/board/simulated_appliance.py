@@ -231,7 +231,7 @@ class SimulatedAppliance:
 class BoardInProcess:
     """A simulated board and its registers, which are reached by management packets all the same.
 
-    A `RegisterPort`, for a controller in the same process. The port of the engine's socket is made
+    `Registers` for a controller in the same process. The port of the engine's socket is made
     known to the board, whose settings have another one.
 
     Args:

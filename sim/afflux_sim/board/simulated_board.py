@@ -23,7 +23,7 @@ _BATCH = 64
 
 
 class SimulatedBoard:
-    """A board in simulation; its registers are an `afflux_drivers.aggregator.board.RegisterPort`.
+    """A board in simulation; its registers are as `afflux_drivers.registers.Registers`.
 
     Args:
         node: The node; closed by `close`.

@@ -38,7 +38,7 @@ __all__ = [
     "VERSION",
     "Block",
     "Endpoint",
-    "Group",
+    "GroupAddress",
     "Packet",
     "as_block",
     "build_frame",
@@ -160,7 +160,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupAddress:
     """IPv4 multicast address and UDP port that a job's results go to."""
 
     address: str

@@ -2,7 +2,7 @@
 
 import ipaddress
 
-from afflux_sim.golden.frames import Group
+from afflux_sim.golden.frames import GroupAddress
 from afflux_sim.golden.state import Job, Parent, Slot
 
 __all__ = ["CommandRefused", "JobTable"]
@@ -40,7 +40,7 @@ class JobTable:
         slot_count: int,
         round: int,
         credit: int,
-        group: Group | None = None,
+        group: GroupAddress | None = None,
         group_key: int = 0,
         parent: Parent | None = None,
         may_move: bool = False,

@@ -7,7 +7,7 @@ engine, the Verilated one and the software one run under the same schedules.
 import random
 from collections.abc import Callable, Sequence
 
-from afflux_sim.golden.frames import Endpoint, Group, is_for
+from afflux_sim.golden.frames import Endpoint, GroupAddress, is_for
 from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 
@@ -27,7 +27,7 @@ def make_workers(
     slots: int,
     first_rank: int = 0,
     ranks: int | None = None,
-    group: Group | None = None,
+    group: GroupAddress | None = None,
 ) -> list[GoldenWorker]:
     """Return all workers of a job, each at an endpoint of its own.
 

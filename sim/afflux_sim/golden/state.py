@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from afflux_sim.golden.frames import ELEMENTS, LANES, Endpoint, Group
+from afflux_sim.golden.frames import ELEMENTS, LANES, Endpoint, GroupAddress
 
 __all__ = ["Job", "Parent", "Slot", "SlotVersion"]
 
@@ -72,7 +72,7 @@ class Job:
     slot_base: int
     credit: int
     slots: list[Slot]
-    group: Group | None = None
+    group: GroupAddress | None = None
     group_key: int = 0
     parent: Parent | None = None
     joined: dict[int, Endpoint] = field(default_factory=dict)

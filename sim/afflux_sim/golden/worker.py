@@ -30,7 +30,7 @@ from afflux_sim.golden.frames import (
     SEAL_BYTES,
     Block,
     Endpoint,
-    Group,
+    GroupAddress,
     Packet,
     as_block,
     build_frame,
@@ -126,7 +126,7 @@ class GoldenWorker:
         slots: int,
         rank: int | None = None,
         ranks: int | None = None,
-        group: Group | None = None,
+        group: GroupAddress | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.engine = engine

@@ -7,7 +7,7 @@ __all__ = ["BoardRegisters"]
 
 
 class BoardRegisters:
-    """A `RegisterPort`: engine and node as a board has them.
+    """`Registers`: engine and node as a board has them.
 
     Attributes:
         engine: The engine behind the lower registers.

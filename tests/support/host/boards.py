@@ -24,7 +24,7 @@ _SO_RCVBUFFORCE = 33
 def start(board: Host, *options: str) -> tuple["subprocess.Popen[str]", str]:
     """Start a simulated board with these options of `afflux serve`; see `serving.start`."""
     # As a script it does not load torch.
-    return serving.start("--engine", "node", *options, program=(serve.__file__,), place=board)
+    return serving.start(*options, engine=["node"], program=(serve.__file__,), place=board)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ __all__ = ["finish", "start"]
 
 def start(
     *options: str,
+    engine: Sequence[str] = ("soft",),
     stdin: int = subprocess.DEVNULL,
     program: Sequence[str] = ("-m", "afflux.commands.cli", "serve"),
     place: Host | None = None,
@@ -19,12 +20,13 @@ def start(
 
     Args:
         options: More options of `afflux serve`.
+        engine: Which one; of a device, with its URL.
         stdin: Its standard input.
         program: What Python runs.
         place: A host of a network where it runs; it listens at that host's address, unless the
             options name another, and asks for no secret.
     """
-    command = [sys.executable, *program, "--engine", "soft"]
+    command = [sys.executable, *program, *engine]
     if place is not None:
         command = place.command(*command, "--host", place.address, "--no-secret")
     command += options

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable
 
 from afflux.commands.device import configure, counters, listing, reset, show
-from afflux.commands.device.option_types import checked, seconds
 from afflux.commands.device.options import add_key_file, add_stand_ins, key_of
 from afflux_drivers.device.device import Device, open_device
 from afflux_drivers.device.location import EXPECTED, DeviceUrl
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.option_types import checked, seconds
 from afflux_hdl.contract.registers import WriteRefused
 
 __all__ = ["add_arguments", "run"]

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable
 
-from afflux.commands.device.option_types import checked
 from afflux.commands.device.text import columns, flat
 from afflux_drivers.device.configuration import (
     address_of_text,
@@ -15,6 +14,7 @@ from afflux_drivers.device.configuration import (
 from afflux_drivers.device.description import local_addresses
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
+from afflux_drivers.option_types import checked
 from afflux_hdl.contract import registers
 
 __all__ = ["add_arguments", "run"]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from afflux.commands.device.option_types import count
 from afflux.commands.device.text import columns
 from afflux_drivers.device.box import box_counters
 from afflux_drivers.device.counters import (
@@ -17,6 +16,7 @@ from afflux_drivers.device.counters import (
     port_counters,
 )
 from afflux_drivers.device.device import Device
+from afflux_drivers.option_types import whole
 
 __all__ = ["add_arguments", "run"]
 
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="print by how much they have grown, again and again, until Ctrl-C",
     )
-    parser.add_argument("--times", type=count, metavar="N", help="with --watch: end after N times")
+    parser.add_argument(
+        "--times", type=whole(1), metavar="N", help="with --watch: end after N times"
+    )
 
 
 def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int:

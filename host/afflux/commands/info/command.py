@@ -11,7 +11,6 @@ import torch
 
 import afflux
 from afflux.commands.bench.machine import processor_name
-from afflux.commands.device.option_types import seconds
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
 from afflux.commands.info.cores import measured_forecast
@@ -22,6 +21,7 @@ from afflux.commands.info.text import render
 from afflux.group.settings.variables import Settings
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.option_types import seconds
 
 __all__ = ["add_arguments", "collect", "run"]
 

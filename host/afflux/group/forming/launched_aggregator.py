@@ -106,13 +106,14 @@ def release(aggregator: Launched) -> None:
 
 
 def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
-    command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
-    command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
+    command = [sys.executable, "-P", str(_SCRIPT), url.scheme, "--host", host, "--port", "0"]
     # All its clients are ranks of groups that this process is in.
     command += ["--owner", str(os.getpid()), "--peer-share", "1"]
     if url.scheme == "soft":
         # A job is a few numbers there, and each group takes one.
         command += ["--jobs", str(_SOFT_JOBS)]
+    if url.scheme == "rtl":
+        command += ["--bus-bits", str(url.bus_bits)]
     if url.group:
         command += ["--group", str(url.group)]
     if url.waves:

@@ -15,7 +15,7 @@
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
 | AFFLUX_SECRET_FILE | file, none | has the secret of the control channels of the aggregators that AFFLUX_AGGREGATOR names, and of `afflux serve` (16 bytes at least, mode 600): `docs/security.md`; aggregators that ranks start have a secret anyway |
 | AFFLUX_SECRET | text, none | the secret itself, where there is no such file; every program that the ranks start inherits it |
-| AFFLUX_DEVICE_KEY_FILE | file, none | has the 128-bit key of the appliances that `afflux device` and `afflux serve --device` control (16 bytes or 32 hexadecimal digits, mode 600): `docs/boards.md` |
+| AFFLUX_DEVICE_KEY_FILE | file, none | has the 128-bit key of the appliances that `afflux device` and `afflux serve device` control (16 bytes or 32 hexadecimal digits, mode 600): `docs/boards.md` |
 | AFFLUX_SCHEME | words, none | the scheme that `afflux.hooks.register(ddp)` takes: `afflux.scheme_words` |
 | AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
 | AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["checked", "count", "seconds"]
+__all__ = ["checked", "seconds", "whole"]
 
 T = TypeVar("T")
 
@@ -37,12 +37,14 @@ def seconds(most: float) -> Callable[[str], float]:
     return checked(read)
 
 
-def count(text: str) -> int:
-    """Return a number of times, at least 1.
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a type for argparse: a whole number in these bounds."""
 
-    Raises:
-        ArgumentTypeError: It is none.
-    """
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of times, at least 1")
-    return int(text)
+    def read(text: str) -> int:
+        value = int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
+        if value is None or value < least or (most is not None and value > most):
+            span = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise ValueError(f"{text!r} is not a whole number {span}")
+        return value
+
+    return checked(read)

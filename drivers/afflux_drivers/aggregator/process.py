@@ -1,0 +1,116 @@
+"""A process that is an aggregator: it serves until a signal, or its owner's end, stops it."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+from contextlib import AbstractContextManager
+
+from afflux_drivers.addresses import authority
+from afflux_drivers.aggregator.board import BoardFailed
+from afflux_drivers.aggregator.server import AggregatorServer
+
+__all__ = ["serve_until_stopped"]
+
+_READY = "afflux: {engine} engine on udp://{authority}"
+"""The line on standard output that reports where the aggregator listens."""
+
+_FAILED = "afflux: cannot serve: {error}"
+"""The line on standard output if the engine does not start."""
+
+_PR_SET_PDEATHSIG = 1
+
+_log = logging.getLogger("afflux")
+
+
+def serve_until_stopped(
+    serving: AbstractContextManager[AggregatorServer],
+    owner: int | None = None,
+    owner_signal: bool = False,
+) -> int:
+    """Run until SIGTERM, SIGINT or SIGHUP, or the owner's end; return the exit status.
+
+    Args:
+        serving: Makes the server, and ends the engine behind it.
+        owner: Parent process, whose end is ours; also when standard input ends. None: there is
+            none.
+        owner_signal: Also end with the thread that started this process (Linux).
+    """
+    ready = threading.Event()
+    stopped, stop = os.pipe()
+
+    def terminate(*_: object) -> None:
+        # A second signal may interrupt this, as when the owner's end is noticed in two ways. So
+        # this takes no lock, for which it would wait for ever, and ignores all further signals.
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
+        os.write(stop, b"x")
+        # Building a simulated engine takes half a minute and has no other place to stop.
+        if not ready.is_set():
+            raise SystemExit(0)
+
+    # Ctrl-C reaches the whole terminal; an owner decides when we are no longer needed.
+    ends = [signal.SIGTERM] if owner else [signal.SIGTERM, signal.SIGINT]
+    # The end of its terminal ends it as well, so that no job stays on a board; not below nohup.
+    if not owner and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        ends.append(signal.SIGHUP)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ends:
+        signal.signal(number, terminate)
+    if owner:
+        _end_with_owner(owner, owner_signal)
+    with contextlib.ExitStack() as held:
+        try:
+            server = held.enter_context(serving)
+        except Exception as error:
+            # It ends by itself now.
+            ready.set()
+            _say(_FAILED.format(error=" ".join(str(error).split())))
+            return 1
+        thread = threading.Thread(target=_serve_forever, args=(server,), name="afflux-server")
+        # From now on a signal is noticed below: there is a thread to be ended first.
+        ready.set()
+        thread.start()
+        _say(_READY.format(engine=server.engine_name, authority=authority(*server.address)))
+        asked = False
+        while not asked and thread.is_alive():
+            asked = bool(select.select([stopped], [], [], 0.5)[0])
+        server.stop()
+        thread.join()
+        return 0 if asked else 1
+
+
+def _end_with_owner(owner: int, signalled: bool) -> None:
+    # Two ways, as each has a gap: a forked copy of the owner keeps the pipe open; and the kernel's
+    # signal comes when the owner's *thread* ends, so only a main thread asks for it.
+    if signalled and sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != owner:
+        raise SystemExit(0)
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="afflux-owner", daemon=True).start()
+
+
+def _say(line: str) -> None:
+    # Nobody may read it, as below `| head -0`; the ranks need no words.
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
+
+
+def _serve_forever(server: AggregatorServer) -> None:
+    try:
+        server.serve_forever()
+    except BoardFailed as error:
+        # Nothing of this program's, so where in it that was noticed helps nobody.
+        _log.error("the board is lost, and its controller ends: %s", error)

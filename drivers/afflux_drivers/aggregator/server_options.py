@@ -1,0 +1,109 @@
+"""The options of an aggregator that are the same for all engines."""
+
+import argparse
+import os
+
+from afflux_drivers.aggregator.access import Access
+from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
+from afflux_drivers.control.secret import find_secret
+from afflux_drivers.option_types import checked, whole
+from afflux_drivers.sockets import MulticastGroup
+from afflux_hdl.contract import wire
+
+__all__ = ["access_of", "server_options"]
+
+_PORT_MAX = (1 << 16) - 1
+_TTL_MAX = 255
+
+
+def server_options() -> argparse.ArgumentParser:
+    """Return a parser with the options of a server, whatever its engine is."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add = parser.add_argument_group("where it listens").add_argument
+    add(
+        "--host",
+        default="127.0.0.1",
+        help="address to bind; soft also takes IPv6, and :: for all (%(default)s)",
+    )
+    add(
+        "--port",
+        type=whole(0, _PORT_MAX),
+        metavar="N",
+        default=wire.PORT,
+        help="UDP and TCP port; 0: any free one (%(default)s)",
+    )
+    results = parser.add_argument_group("where results go").add_argument
+    results(
+        "--group",
+        type=checked(MulticastGroup.parse),
+        metavar="ADDRESS:PORT",
+        help="multicast group to which each result goes once (default: once to each rank)",
+    )
+    results(
+        "--group-ttl",
+        type=whole(1, _TTL_MAX),
+        metavar="N",
+        default=1,
+        help="number of routers on the way, plus one (%(default)s)",
+    )
+    access = parser.add_argument_group("who may create jobs, and how many").add_argument
+    access(
+        "--secret-file",
+        metavar="FILE",
+        help="its secret is what clients must know to create jobs or read counters (default: "
+        "AFFLUX_SECRET_FILE, or the secret in AFFLUX_SECRET)",
+    )
+    access(
+        "--no-secret",
+        action="store_true",
+        help="whoever reaches the port may create jobs; without a secret, this must be said where "
+        "other hosts reach it",
+    )
+    access(
+        "--translated",
+        action="store_true",
+        help="with a secret: clients reach this port by another address or number than its own",
+    )
+    access(
+        "--peer-share",
+        type=float,
+        metavar="SHARE",
+        default=PEER_SHARE,
+        help="most of all jobs, slots and connections that one peer address may have while it is "
+        "alone, 0 to 1 (%(default)s)",
+    )
+    access(
+        "--requests-per-second",
+        type=float,
+        metavar="N",
+        default=REQUESTS_PER_S,
+        help="of a peer address, on the control channel; more are answered later (%(default)g)",
+    )
+    access(
+        "--workers-may-move",
+        action="store_true",
+        help="let workers join from another address while their job runs, as behind a router that "
+        "translates addresses and forgets its translations",
+    )
+    # For a program that starts it; see `serve_until_stopped`.
+    parser.add_argument("--owner", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--owner-signal", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def access_of(arguments: argparse.Namespace) -> Access:
+    """Return who may use the control channel, by the options of `server_options`.
+
+    Raises:
+        ValueError: The secret cannot be used, or a number is out of range.
+    """
+    file, text = arguments.secret_file, None
+    if file is None and not arguments.no_secret:
+        file, text = (os.environ.get(name) for name in ("AFFLUX_SECRET_FILE", "AFFLUX_SECRET"))
+    return Access(
+        secret=find_secret(file, text),
+        no_secret=arguments.no_secret,
+        translated=arguments.translated,
+        peer_share=arguments.peer_share,
+        requests_per_s=arguments.requests_per_second,
+    )

@@ -1,0 +1,200 @@
+// What a worker and its aggregator send each other: to join, and for one all-reduce.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/parts.hpp"
+#include "worker/join.hpp"
+#include "worker/operation.hpp"
+#include "worker/session.hpp"
+
+namespace nb = nanobind;
+
+namespace afflux::bindings {
+namespace {
+
+using packet::Octets;
+using worker::Session;
+
+using Elements = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Result = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+nb::bytes to_bytes(Octets octets) {
+    return nb::bytes(octets.data, octets.bytes);
+}
+
+// Keeps what a dialogue sends.
+class Collected final : public worker::PacketSink {
+  public:
+    void send(Octets datagram) override { datagrams.push_back(to_bytes(datagram)); }
+
+    std::vector<nb::bytes> datagrams;
+};
+
+// What the other ranks of a host give, and where they find what they get.
+struct Host {
+    std::vector<Elements> others;
+    std::vector<Elements> exponents;
+    std::optional<std::pair<Result, Result>> mirror;
+};
+
+// An operation that keeps the arrays that it works on.
+class BoundOperation final : public worker::Operation {
+  public:
+    BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host)
+        : Operation(session, to_tensor(session, elements, result, dtype, op, host), fingerprint,
+                    share, slots),
+          elements_(std::move(elements)),
+          result_(std::move(result)),
+          host_(std::move(host)) {}
+
+  private:
+    static worker::Tensor to_tensor(const Session& session, const Elements& elements,
+                                    const Result& result, int dtype, int op, const Host& host) {
+        worker::Tensor tensor{
+            .dtype = static_cast<codec::Dtype>(dtype),
+            .op = static_cast<codec::Op>(op),
+            .ranks = static_cast<int>(session.job.ranks),
+            .count = elements.shape(0),
+            .elements = elements.data(),
+            .result = result.data(),
+        };
+        const std::size_t bytes = codec::size_of(tensor.dtype);
+        if (elements.itemsize() != bytes || result.itemsize() != bytes ||
+            result.shape(0) != tensor.count) {
+            throw std::invalid_argument(
+                "elements of " + std::to_string(bytes) +
+                " bytes are needed, and a result as long; " + std::to_string(tensor.count) +
+                " elements of " + std::to_string(elements.itemsize()) + " bytes and a result of " +
+                std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
+                " bytes were given");
+        }
+        const std::size_t blocks = codec::blocks_of(tensor.count);
+        const auto expect = [](bool right) {
+            if (!right)
+                throw std::invalid_argument("the ranks of a host need as many elements each");
+        };
+        expect(host.exponents.empty() || host.exponents.size() == host.others.size());
+        for (const Elements& each : host.others) {
+            expect(each.itemsize() == bytes && each.shape(0) == tensor.count);
+            tensor.others.push_back({each.data()});
+        }
+        for (std::size_t i = 0; i < host.exponents.size(); ++i) {
+            expect(host.exponents[i].nbytes() == blocks);
+            tensor.others[i].exponents = static_cast<const std::uint8_t*>(host.exponents[i].data());
+        }
+        if (host.mirror) {
+            const auto& [mirrored, marks] = *host.mirror;
+            expect(mirrored.itemsize() == bytes && mirrored.shape(0) == tensor.count);
+            expect(marks.nbytes() == blocks);
+            tensor.mirror = {mirrored.data(), static_cast<std::uint8_t*>(marks.data())};
+        }
+        return tensor;
+    }
+
+    Elements elements_;
+    Result result_;
+    Host host_;
+};
+
+void copy_marked(const Result& from, const Result& marks, const Result& out) {
+    const std::size_t count = out.shape(0), size = out.itemsize();
+    if (from.itemsize() != size || from.shape(0) != count ||
+        marks.nbytes() != codec::blocks_of(count))
+        throw std::invalid_argument("marks are of each block, of as many elements here as there");
+    const nb::gil_scoped_release release;
+    worker::copy_marked({from.data(), static_cast<std::uint8_t*>(marks.data())}, count, size,
+                        out.data());
+}
+
+}  // namespace
+
+void bind_dialogues(nb::module_& module) {
+    using worker::Dialogue;
+    nb::class_<Dialogue>(module, "Dialogue",
+                         "What a worker and its aggregator send each other until it is over.")
+        .def_prop_ro("next_timer", &Dialogue::next_timer,
+                     "When `expire` is due, in seconds; infinite if nothing is outstanding.")
+        .def_prop_ro("done", &Dialogue::done, "Whether it is over.")
+        .def(
+            "open",
+            [](Dialogue& dialogue, double now) {
+                Collected sent;
+                dialogue.open(now, sent);
+                return std::move(sent.datagrams);
+            },
+            nb::arg("now"), "Return the first packets.")
+        .def(
+            "receive_bytes",
+            [](Dialogue& dialogue, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
+                packet::PacketBuffer packet;
+                if (datagram.size() > packet.bytes()) {
+                    throw std::invalid_argument("a datagram must have at most " +
+                                                std::to_string(packet.bytes()) + " bytes, not " +
+                                                std::to_string(datagram.size()));
+                }
+                std::memcpy(packet.datagram(), datagram.data(), datagram.size());
+                Collected sent;
+                dialogue.receive(packet, datagram.size(), now, sent);
+                if (sent.datagrams.empty()) return std::nullopt;
+                return sent.datagrams.front();
+            },
+            nb::arg("datagram"), nb::arg("now"),
+            "Take a datagram that came from the aggregator's address; return an answer or None.")
+        .def(
+            "expire",
+            [](Dialogue& dialogue, double now) {
+                Collected sent;
+                dialogue.expire(now, sent);
+                return std::move(sent.datagrams);
+            },
+            nb::arg("now"), "Return what is to be sent as timers have run out.");
+
+    nb::class_<worker::Join, Dialogue>(module, "Join",
+                                       "How a worker makes its address known to the aggregator.")
+        .def(nb::init<Session&>(), nb::keep_alive<1, 2>(), nb::arg("session"))
+        .def_prop_ro("sends", &worker::Join::sends, "How often the JOIN was sent.");
+
+    nb::class_<worker::Operation, Dialogue>(module, "Part",
+                                            "One aggregator's part of an operation.")
+        .def_prop_ro("missing_workers", &worker::Operation::missing_workers,
+                     "Bitmap of the workers whose contributions are missing.")
+        .def_prop_ro("vanishing", &worker::Operation::vanishing,
+                     "Bytes of the longest packet that never arrives, or 0.")
+        .def("waits_above", &worker::Operation::waits_above,
+             "Return whether the aggregator waits for its parent.");
+
+    nb::class_<BoundOperation, worker::Operation>(module, "Operation",
+                                                  "One all-reduce of one tensor.")
+        .def(
+            "__init__",
+            [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
+               int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
+               std::size_t slots, std::vector<Elements> others, std::vector<Elements> exponents,
+               std::optional<std::pair<Result, Result>> mirror) {
+                new (self)
+                    BoundOperation(session, std::move(elements), std::move(result), dtype, op,
+                                   fingerprint, {share.first, share.second}, slots,
+                                   {std::move(others), std::move(exponents), std::move(mirror)});
+            },
+            nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
+            nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
+            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{},
+            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none());
+    module.def("copy_marked", &copy_marked, nb::arg("source"), nb::arg("marks"), nb::arg("target"),
+               "Copy the blocks of elements whose marks are not 0.");
+}
+
+}  // namespace afflux::bindings
