@@ -34,7 +34,7 @@ _NATIVE_ROOMS = {
     "tests": "Programs that test the C++, also under sanitizers, and one that times it.",
     "worker": "The worker: operations, slots, timers and sockets.",
 }
-"""What the folders of drivers/native hold."""
+"""The content of the folders of drivers/native."""
 
 
 def _cell(text: str) -> str:
