@@ -1,4 +1,4 @@
-"""Who may use a control channel, and how much of it."""
+"""Access to a control channel: the clients that may use it, and how much of it."""
 
 import socket
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ class AccessUnset(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who may use a control channel, and how much of it.
+    """Access to a control channel: the clients that may use it, and how much of it.
 
     Attributes:
-        secret: What clients must know; None if anybody who reaches the port may create jobs.
+        secret: Known to every client; None if anybody who reaches the port may create jobs.
         no_secret: Whether that is meant, also where other hosts reach the port.
         translated: Whether clients may reach the port by another address than its own.
         peer_share: The most of all jobs, slots and connections that one peer may have while it is

@@ -160,7 +160,7 @@ def open_device(
 def _locked(url: DeviceUrl, exclusive: bool) -> Iterator[tuple[str, bool]]:
     """Yield what is locked, and whether others may have it at the same time."""
     if url.scheme == "pcie":
-        # Whoever loads the card anew has this one alone.
+        # A process that reloads the card has this one alone.
         yield card_of(url), True
     if exclusive:
         yield registers_of(url), False

@@ -52,7 +52,7 @@ def off_the_bus(
 
     Args:
         card: One of its functions, such as 0000:3b:00.0. All of them are meant.
-        comes_back: What is loaded has PCIe too, so all its functions must be there again.
+        comes_back: The new image has PCIe too, so all its functions must be there again.
         sysfs: Where sysfs is mounted.
         runner: Shows what is written, and writes it.
 

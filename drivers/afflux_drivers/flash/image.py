@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Image:
-    """What was found in a bitstream file.
+    """The fields that were found in a bitstream file.
 
     Attributes:
         path: The file, as it was named.
@@ -24,7 +24,7 @@ class Image:
         start: First address in a flash that it says itself; None if it says none.
         size: Bytes that it takes from there.
         digest: SHA-256 of the file.
-        content: What was looked at.
+        content: The bytes that were read.
         copy: A file that has this content; None: there is none, and `path` had it.
     """
 

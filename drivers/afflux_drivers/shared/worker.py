@@ -45,7 +45,7 @@ class SharedWorker:
         descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
         rank: Own rank.
         ranks: Number of ranks in the group.
-        names: What messages and errors call the ranks, in order: their numbers in a larger group.
+        names: The ranks' names in messages and errors, in order: their numbers in a larger group.
             None: as they are numbered here.
 
     Raises:
@@ -81,7 +81,7 @@ class SharedWorker:
             inputs: Address of the tensor that the rank gives, or addresses of its parts; () for a
                 collective in place.
             outputs: The same of the tensor that it gets.
-            call: What to do.
+            call: The call to carry out.
             timeout_s: How long the operation may take, other ranks' delays included.
             interrupted: Called ten times a second while waiting; a text that it returns ends the
                 operation with that text as error.
@@ -205,7 +205,7 @@ class SharedWorker:
 
         Args:
             operation: Its number, counted from 1.
-            call: Whose fingerprint the ranks compare, and whose name is in messages.
+            call: Has the fingerprint to compare, and the name for messages.
             timeout_s: As for `run`.
             interrupted: As for `run`.
             waited_s: How much of that time has passed.
@@ -244,7 +244,7 @@ class SharedWorker:
         """Wait for an operation that was begun through `calls` and is not yet over.
 
         Args:
-            call: What it is, for messages; None if that is not known.
+            call: The call, for messages; None if that is not known.
             operation: Its number.
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `run`.
@@ -278,7 +278,7 @@ class SharedWorker:
 
         Args:
             status: A `Status`, neither OVER nor NOT_YET.
-            call: What was called, if that is known.
+            call: The call, if that is known.
             text: The outcome's text.
         """
         if status == Status.INVALID:

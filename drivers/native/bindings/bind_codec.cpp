@@ -178,7 +178,7 @@ void bind_codec(nb::module_& module) {
     reductions["avg"] = static_cast<int>(Op::Avg);
     reductions["max"] = static_cast<int>(Op::Max);
     reductions["min"] = static_cast<int>(Op::Min);
-    // What all of this module's functions take as `reduction`.
+    // The `reduction` of all of this module's functions.
     module.attr("REDUCTIONS") = reductions;
     nb::class_<Numbers>(module, "Numbers",
                         "The constants of one operation; see docs/protocol.md 8.")

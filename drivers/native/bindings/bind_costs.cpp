@@ -1,4 +1,4 @@
-// What the stages of the data path cost, for `afflux info` and the benchmarks.
+// The cost of the stages of the data path, for `afflux info` and the benchmarks.
 #include <nanobind/nanobind.h>
 
 #include <cstddef>

@@ -53,7 +53,7 @@ class Collected final : public worker::PacketSink {
     std::vector<nb::bytes> datagrams;
 };
 
-// What the other ranks of a host give, and where they find what they get.
+// Memory of a host's other ranks: their contributions, and the place of their results.
 struct Host {
     std::vector<Elements> others;
     std::vector<Elements> exponents;
@@ -187,7 +187,7 @@ class BoundCalls final : public worker::Calls {
     nb::object held_sessions_;
 };
 
-// What Python has of them; a capsule may keep them longer.
+// Python's references; a capsule may keep them longer.
 class WorkerCalls {
   public:
     WorkerCalls(const nb::object& loop, const std::vector<BoundLine*>& lines,

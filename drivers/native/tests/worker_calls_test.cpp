@@ -104,7 +104,7 @@ void test_begun_then_advanced() {
     CHECK(calls.advance(calls.group, 2, 0, &rank.outcome) == AFFLUX_INVALID);
     CHECK(calls.advance(calls.group, 1, kMinute, &rank.outcome) == AFFLUX_OVER);
     CHECK(calls.in_progress(calls.group) == 0);
-    // Who had it before a signal handler brought it to its end.
+    // The thread that had it before a signal handler finished it.
     CHECK(calls.advance(calls.group, 1, 0, &rank.outcome) == AFFLUX_OVER);
     CHECK(rank.group->over() == 1);
 }
@@ -145,7 +145,7 @@ void test_a_closed_worker_takes_nothing() {
     CHECK(std::string(rank.outcome.text).find("closed") != std::string::npos);
 }
 
-// What has begun and is not over has no result.
+// A call that has begun and is not over has no result.
 void test_closing_does_not_end_what_has_begun() {
     Rank rank(1);
     std::vector<float> tensor(5000, 2.5F);

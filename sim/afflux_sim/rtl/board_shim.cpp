@@ -30,7 +30,7 @@ constexpr uint8_t STATUS = 0xDD, NO_LINK = 0xCC;
 constexpr int RESET_CYCLES = 8;
 constexpr size_t PORTS_MAX = 2;
 
-// What is done to a frame on its way in. Known to verilated_board.py.
+// The faults of a frame on its way in. Known to verilated_board.py.
 enum Fault : uint32_t { WRONG_FCS = 1, SYMBOL_ERROR = 2, NO_PADDING = 4 };
 
 // Periods in femtoseconds, and where each clock begins within its first. Layout known to
@@ -161,7 +161,7 @@ private:
         bool proper = m_frame.size() >= least && m_frame[PREAMBLE_BYTES] == DELIMITER;
         for (size_t n = 0; proper && n < PREAMBLE_BYTES; ++n) proper = m_frame[n] == PREAMBLE;
         if (!proper) {
-            // A frame that is cut short by an error is no fault of the sender's.
+            // A frame that is cut short by an error is not the sender's fault.
             ++(m_spoilt ? m_frames_spoilt : m_malformed);
             return;
         }
@@ -432,7 +432,7 @@ int afflux_board_send(Handle* handle, size_t port, const uint8_t* data, const ui
     });
 }
 
-// What the PHY of a port reports.
+// The report of a port's PHY.
 int afflux_board_set_link(Handle* handle, size_t port, int link) {
     return handle->guarded([&](Simulation& board) { board.port(port).incoming.set_link(link); });
 }
