@@ -269,7 +269,7 @@ def test_a_board_that_does_not_answer_is_waited_for(tmp_path):
     ("options", "wanted"),
     [
         (("--device", "board"), "'board': this is not the URL of a device; expected udp://"),
-        (("--device", "udp://127.0.0.9"), "an appliance answers to who knows its key only"),
+        (("--device", "udp://127.0.0.9"), "the appliance requires its key"),
         (("--device", "file:///no/such/file"), "/no/such/file"),
         (("--device", "pcie://0000:ff:1f.7"), "0000:ff:1f.7"),
     ],

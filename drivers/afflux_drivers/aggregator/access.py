@@ -43,7 +43,7 @@ class Access:
                 f"the share of a peer must be more than 0, at most 1, not {self.peer_share:g}"
             )
         if not 0 < self.requests_per_s < float("inf"):
-            raise ValueError(f"{self.requests_per_s:g} requests a second are no limit")
+            raise ValueError(f"requests a second must be above 0, not {self.requests_per_s:g}")
         if self.secret is not None and self.no_secret:
             raise ValueError("there is a secret, and none is to be asked for: which of both?")
 

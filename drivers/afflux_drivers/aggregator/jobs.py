@@ -417,7 +417,7 @@ class JobTable:
         Raises:
             NoRoom: If one is carried out for too long.
         """
-        self._wait_until_idle(_BUSY_BEFORE_S, f"what was ordered before {what}")
+        self._wait_until_idle(_BUSY_BEFORE_S, f"commands before {what}")
 
     def _wait_until_idle(self, limit_s: float, what: str) -> None:
         busy = registers.address_of("job_busy")

@@ -161,7 +161,7 @@ def wait_until_idle(device: Device, timeout_s: float | None = None) -> None:
         if time.monotonic() > deadline:
             raise DeviceFailed(
                 f"{device.url}: a command of a job is not over after {timeout_s:g} s (job_busy). "
-                "It waits until what was ordered before has been sent: is the network's side up?"
+                "It waits until earlier results have been sent: is the network's side up?"
             )
         time.sleep(0.002)
 

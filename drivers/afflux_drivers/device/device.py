@@ -175,7 +175,6 @@ def _open_port(
         return open_file(url.place, url.offset, writable=writable)
     if key is None:
         raise ValueError(
-            f"{url}: an appliance answers to who knows its key only: --key-file, or "
-            "AFFLUX_DEVICE_KEY_FILE"
+            f"{url}: the appliance requires its key: --key-file, or AFFLUX_DEVICE_KEY_FILE"
         )
     return UdpRegisters(url.place, url.port, key=key, timeout_s=timeout_s)

@@ -125,7 +125,7 @@ class DeviceLock:
         status = os.fstat(self.file)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             # It is written to: it must not be what somebody else calls otherwise.
-            raise DeviceFailed(f"{name}: its lock {self._path} is no file of this program")
+            raise DeviceFailed(f"{name}: its lock {self._path} was not made by this program")
         try:
             fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -78,7 +78,7 @@ def off_the_bus(
     if not any(each.before & each.bits for each in masked):
         runner.say(
             f"({port.name} above the card reports no fatal errors as it is, nor will it then: "
-            "perhaps by the host's choice, or an earlier load was killed; then a reboot mends it)"
+            "perhaps by the host's choice, or an earlier load was killed; then reboot)"
         )
     with Signals() as signals:
         try:

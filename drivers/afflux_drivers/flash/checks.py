@@ -96,7 +96,7 @@ def check_place(board: FlashBoard, image: Image, partition: str | None, offset: 
     if start < place.offset:
         raise FlashRefused(
             f"{image.path} would be written from {start:#010x}, below {place.offset:#010x}, where "
-            f"the partition {place.name!r} of {board.name} begins. What is below restores a card "
+            f"the partition {place.name!r} of {board.name} begins. The flash below restores a card "
             "that does not start, so nothing here writes to it (AMD answer record 71915)"
             if board.tool == "vivado"
             else f"{image.path} would be written from {start:#010x}, below {place.offset:#010x}, "

@@ -106,7 +106,7 @@ def flash(
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")
     elif open_it is None:
-        runner.say("what runs was not looked at: --device says where its registers are")
+        runner.say("the running image was not checked: name its registers by --device")
     elif runner.dry:
         runner.say("(identity, release and build time are read, and compared with the report)")
     else:

@@ -77,7 +77,7 @@ def read_file(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise FlashRefused(f"{path} is not a regular file")
         if not 0 < status.st_size <= _MOST_BYTES:
-            raise FlashRefused(f"{path}: a file of {status.st_size} bytes is no bitstream")
+            raise FlashRefused(f"{path}: a file of {status.st_size} bytes is not a bitstream")
         with open(number, "rb", closefd=False) as file:
             return file.read(_MOST_BYTES)
     except OSError as error:

@@ -98,8 +98,7 @@ class Runner:
         if self.dry:
             return ""
         harm = (
-            ". What it was writing may be half written: load the board again before it is "
-            "switched off"
+            ". The flash may be half written: load the board again before it is switched off"
             if shown
             else ""
         )

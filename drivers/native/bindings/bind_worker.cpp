@@ -362,13 +362,13 @@ void bind_session(nb::module_& module) {
                 return slots;
             },
             nb::rv_policy::reference_internal, "The job's slots, with their rounds.")
-        .def("counts", &counts_of, "Return what has been counted so far, by name.");
+        .def("counts", &counts_of, "Return all counts so far, by name.");
 }
 
 void bind_dialogues(nb::module_& module) {
     using worker::Dialogue;
     nb::class_<Dialogue>(module, "Dialogue",
-                         "What a worker and its aggregator send each other until it is over.")
+                         "The exchange of a worker and its aggregator until it is over.")
         .def_prop_ro("next_timer", &Dialogue::next_timer,
                      "When `expire` is due, in seconds; infinite if nothing is outstanding.")
         .def_prop_ro("done", &Dialogue::done, "Whether it is over.")
@@ -404,7 +404,7 @@ void bind_dialogues(nb::module_& module) {
                 dialogue.expire(now, sent);
                 return std::move(sent.datagrams);
             },
-            nb::arg("now"), "Return what is to be sent as timers have run out.");
+            nb::arg("now"), "Return the packets to send as timers have run out.");
 
     nb::class_<worker::Join, Dialogue>(module, "Join",
                                        "How a worker makes its address known to the aggregator.")
@@ -457,7 +457,7 @@ void bind_loop(nb::module_& module) {
             [](BoundLine& line, std::uint32_t host, std::uint16_t port) {
                 line.join_group({host, port});
             },
-            nb::arg("host"), nb::arg("port"), "Take what the aggregator sends to a group, too.")
+            nb::arg("host"), nb::arg("port"), "Take the aggregator's packets to a group, too.")
         .def("close", &BoundLine::close, "Close the sockets. May be called more than once.")
         .def_prop_ro(
             "own_address",
@@ -499,8 +499,7 @@ void bind_loop(nb::module_& module) {
             [](const WorkerCalls& calls, const std::string& rest) {
                 return (*calls).describe(rest);
             },
-            nb::arg("rest"),
-            "Return what a request has as fingerprint; `rest` is the text after the number.")
+            nb::arg("rest"), "Return a request's fingerprint; `rest` is the text after the number.")
         .def("calls", &WorkerCalls::capsule,
              "Return a capsule of the calls, for another C or C++ library.")
         .def(
@@ -528,7 +527,7 @@ void bind_loop(nb::module_& module) {
             "How many operations have come to a good end.")
         .def(
             "raise_failure", [](const WorkerCalls& calls) { (*calls).raise_failure(); },
-            "Raise what ended the latest operation, if an error did.")
+            "Raise the error that ended the latest operation, if any.")
         .def("close", &WorkerCalls::close, "From now on nothing can be called.");
 
     module.attr("SOCKET_BUFFER_BYTES") = worker::kBufferBytes;

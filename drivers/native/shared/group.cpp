@@ -195,7 +195,7 @@ void Group::compare() {
     for (int r = 0; r < ranks(); ++r) {
         if (signature(r).agrees(own)) continue;
         // Every rank notices, as all compare the same signatures; the first one's text stays.
-        phases_.fail("the ranks disagree about what to do");
+        phases_.fail("the ranks disagree about the call");
         throw Disagreement("rank " + std::to_string(r) + "'s call differs from that of " + "rank " +
                            std::to_string(rank_));
     }

@@ -185,7 +185,7 @@ def _check_order(tensor: torch.Tensor, ids: torch.Tensor) -> None:
     value = tensor.values()[at].flatten()[:1].tolist()
     raise AffluxError(
         f"a sparse tensor of shape {tuple(tensor.shape)} is said to be coalesced, but has the "
-        f"index {index}, with the value {value}, behind the index {before}"
+        f"index {index}, with the value {value}, after the index {before}"
     )
 
 
