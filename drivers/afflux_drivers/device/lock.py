@@ -115,7 +115,7 @@ class DeviceLock:
         else:
             raise DeviceBusy(f"{name}: others take and leave it all the time (lock {path})")
         self._open = True
-        # For the message of who comes next. Several that share it overwrite each other.
+        # For the next caller's message. Several that share it overwrite each other.
         with contextlib.suppress(OSError):
             os.ftruncate(self.file, 0)
             os.pwrite(self.file, f"{os.getpid()}\n".encode(), 0)
