@@ -46,7 +46,8 @@ PATTERNS = [
         "name the role: 'to a sender that has shown no key'",
     ),
     Pattern(
-        r"(?<!here )(?<!here may )(?<!here can )(?<!here will )(?<!here would )\b(?:is|are|was|were|be) no "
+        r"(?<!here )(?<!here may )(?<!here can )(?<!here will )(?<!here would )"
+        r"\b(?:is|are|was|were|be) no "
         r"(?!(?:longer|more|less|greater|fewer|slower|faster|worse|better|larger|smaller|later"
         r"|earlier|higher|lower|such)\b)",
         "the verb says yes and the object says no",
