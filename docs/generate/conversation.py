@@ -18,7 +18,7 @@ ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is created with; `round` is r0, near the wrap unless said otherwise.
+    """The parameters of a job's create; `round` is r0, near the wrap unless said otherwise.
 
     `ranks` is the number of workers of the whole tree, None if the job has them all.
     """
@@ -46,13 +46,13 @@ class Conversation:
 
     Attributes:
         name: Of the file.
-        shows: What the conversation is there for.
+        shows: The purpose of the conversation.
         job: The job.
         frames: All that were sent, in the order in which they pass the aggregator.
         lost: Numbers of those frames, from 1, that never arrived.
         foreign: Numbers of those that no worker of the job would send.
         commanded: Numbers of those that the aggregator sends on its operator's command.
-        operations: What the workers called, and what comes back.
+        operations: The workers' calls, and their results.
     """
 
     name: str

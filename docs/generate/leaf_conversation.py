@@ -20,8 +20,8 @@ PARENT = Parent(
 class LeafConversation(Conversation):
     """The conversation at a leaf, whose job is worker 0 of its parent's.
 
-    The parent's other worker is a rank of its own, the last one. What passes between it and the
-    parent is not recorded.
+    The parent's other worker is a rank of its own, the last one. Packets between it and the parent
+    are not recorded.
     """
 
     def __init__(self, name: str, shows: str, job: Job) -> None:

@@ -22,7 +22,7 @@ _NATIVE_ROOMS = {
     "codec": "The codec: blocks of elements to the integers of packets and back, and their sums.",
     "codec/kernels": "The codec's inner loops, compiled once for each instruction set.",
     "contract": "The contract in C++, generated.",
-    "costs": "What each stage of the data path costs alone, for forecasts and benchmarks.",
+    "costs": "The cost of each stage of the data path alone, for forecasts and benchmarks.",
     "datagrams": "UDP sockets, many datagrams to a call, joined and cut apart by the kernel.",
     "engine": "The software engine: the aggregator's state machine on the CPU.",
     "narrow": "Elements in fewer bits: integers of which a word has several, and halves.",
@@ -34,7 +34,7 @@ _NATIVE_ROOMS = {
     "tests": "Programs that test the C++, also under sanitizers, and one that times it.",
     "worker": "The worker: operations, slots, timers and sockets.",
 }
-"""What the folders of drivers/native hold."""
+"""The content of the folders of drivers/native."""
 
 
 def _cell(text: str) -> str:

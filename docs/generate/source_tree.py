@@ -1,4 +1,4 @@
-"""What the sources show of themselves: their rooms, their first sentences, and who imports whom.
+"""The sources' own structure: their rooms, their first sentences, and the imports between them.
 
 A room is a folder of modules. Read from the text, not by importing: imports inside functions and
 type-checking blocks count.
@@ -27,7 +27,7 @@ PACKAGES = {
 """Import packages, and where each begins."""
 
 NATIVE = "native"
-"""What the rooms of the C++ are called: `native.codec` is the folder drivers/native/codec."""
+"""Names of the rooms of the C++: `native.codec` is the folder drivers/native/codec."""
 
 _INCLUDE = re.compile(r'^#include "([\w/]+\.hpp)"', re.MULTILINE)
 

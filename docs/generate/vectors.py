@@ -198,7 +198,7 @@ def non_finite() -> Conversation:
 
 
 def loss() -> Conversation:
-    """Play every way in which a packet may be lost, and its mending."""
+    """Play every way in which a packet may be lost, and its recovery."""
     talk = Conversation(
         "loss",
         "lost contributions and results, PROBE and MISSING, retransmissions, replays of the latest "

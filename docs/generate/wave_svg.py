@@ -32,7 +32,7 @@ class Track:
     Attributes:
         name: Left of it.
         values: One for each cycle: booleans make a wave; texts, boxes, and "" nothing. Equal texts
-            side by side are one box; what follows a "|" in a text keeps boxes apart and is not
+            side by side are one box; the part after a "|" in a text keeps boxes apart and is not
             shown. A text that does not fit stands behind its box if there is room, else its first
             letter is shown.
         colours: For each text's last word, a number that picks the box's colour.

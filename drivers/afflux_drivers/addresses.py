@@ -39,7 +39,7 @@ _PACKET_MAX = 65535
 
 
 class Place(NamedTuple):
-    """What a name and a port stand for.
+    """The addresses of a name and a port.
 
     Attributes:
         family: Of `socket`.
@@ -204,7 +204,7 @@ def connect_tcp(host: str, port: int, timeout_s: float) -> tuple[socket.socket, 
     for number, place in enumerate(places):
         tcp = socket.socket(place.family, socket.SOCK_STREAM)
         try:
-            # What is left is for all that are left.
+            # The rest of the time is for all that are left.
             left_s = max(1e-3, deadline - time.monotonic())
             tcp.settimeout(left_s / (len(places) - number))
             tcp.connect(place.where)

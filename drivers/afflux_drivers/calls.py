@@ -16,7 +16,7 @@ class Collective(IntEnum):
 
 
 class Status(IntEnum):
-    """What a function of `calls.h` returns."""
+    """The return values of the functions of `calls.h`."""
 
     OVER = 0
     NOT_YET = 1

@@ -1,4 +1,4 @@
-"""What a collective does with the elements of all ranks, and how the ranks compare their calls."""
+"""Collectives: their effect on the elements of all ranks, and the comparison of calls."""
 
 import zlib
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Reduction(Enum):
 
     @property
     def opcode(self) -> wire.Opcode:
-        """What the aggregator does: it adds for averages too."""
+        """The aggregator's part: it adds for averages too."""
         return _OPCODES[self]
 
 
@@ -48,7 +48,7 @@ class Description:
 
     Attributes:
         number: 0 for the first operation of the job run.
-        reduction: What is done.
+        reduction: The operation.
         dtype: Type of the elements.
         shape: Sizes of the tensor; () for a scalar.
     """
@@ -60,7 +60,7 @@ class Description:
 
     @property
     def text(self) -> str:
-        """What the fingerprint is taken of, such as 17:sum:float32:3x4."""
+        """The text of which the fingerprint is taken, such as 17:sum:float32:3x4."""
         return f"{self.number}{self.rest}"
 
     @property

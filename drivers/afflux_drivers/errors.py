@@ -92,10 +92,10 @@ class Disagreement(AffluxError):
 
     Attributes:
         number: Number of the operation at this rank.
-        description: What this rank asked for, as its fingerprint's text.
+        description: This rank's call, as its fingerprint's text.
         fingerprint: CRC-32 of the description.
-        fingerprints: What each rank sent, by rank, or None if the aggregator saw the difference
-            first (another opcode, dtype or operation number).
+        fingerprints: The fingerprint of each rank, by rank, or None if the aggregator saw the
+            difference first (another opcode, dtype or operation number).
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class FrameMaker:
         key = (host, port, len(payload))
         header = self._headers.get(key)
         if header is None:
-            # Anyone may send; what they make this remember is bounded.
+            # Anyone may send, so the memory for senders is bounded.
             if len(self._headers) >= _CACHED_HEADERS:
                 self._headers.clear()
             source = int.from_bytes(bytes(map(int, host.split("."))), "big")
@@ -128,8 +128,8 @@ class FrameMaker:
 def datagram_of(frame: bytes) -> memoryview | None:
     """Return the UDP payload of an engine's frame, without the seal; None if its sum is wrong.
 
-    A host that receives the frame drops it then. Here the kernel makes a checksum of its own, so
-    what the engine has found wrong must not get that far.
+    A host that receives the frame drops it then. Here the kernel makes a checksum of its own, so a
+    frame that the engine has found wrong must not get that far.
     """
     # From the addresses to the end, with protocol and UDP length. Words of 16 bits: what is
     # divisible by 65535 has the one's complement sum that it should have.

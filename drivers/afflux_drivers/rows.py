@@ -110,7 +110,7 @@ def pack(
     Args:
         values: The rows, one after the other, uint8.
         places: Which row of the room each of them is, int64.
-        room: uint8. What no row covers stays as it is.
+        room: uint8. Elements that no row covers stay as they are.
         row_bytes: Bytes of a row.
         block_bytes: Bytes of a block.
         shuffled: Whether block b of the room lies at place `shuffle(blocks)[b]`.

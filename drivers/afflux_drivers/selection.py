@@ -34,8 +34,8 @@ def largest_from(elements: np.ndarray, count: int, guess: int) -> tuple[np.ndarr
     Args:
         elements: See `largest`.
         count: See `largest`.
-        guess: What this returned for a tensor that was like this one; 0 if there was none. It
-            spares a sample of the elements, and changes nothing else.
+        guess: The value that this returned for a similar tensor; 0 if there was none. It spares a
+            sample of the elements, and changes nothing else.
     """
     places: np.ndarray
     places, guess = _native.largest(elements, count, guess)

@@ -14,9 +14,8 @@ _SO_SNDBUFFORCE = 32
 def enlarge(udp: socket.socket, size: int) -> int:
     """Ask for `size` bytes of receive and send buffer; the kernel may give less.
 
-    Returns:
-        What the receive buffer may charge in all, in bytes: Linux doubles what it grants, to allow
-        for its own structures.
+    Returns: Bytes that the receive buffer may charge in all: Linux doubles the size that it grants,
+        to allow for its own structures.
     """
     for force, plain in (
         (_SO_RCVBUFFORCE, socket.SO_RCVBUF),

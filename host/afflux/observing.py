@@ -1,4 +1,4 @@
-"""What scripts call to see more of a group: hooks, flight record, a barrier that names ranks."""
+"""Scripts observe a group by these: hooks, flight record, a barrier that names ranks."""
 
 import os
 from datetime import timedelta
@@ -28,7 +28,7 @@ def register_hook(
 
     `before` and `after` get an `afflux.observe.observation.Observation`: `before` in the thread of
     the caller, `after` in the one that ended the call. `abort` gets the error. An error in a hook
-    is logged, and changes nothing else; what a hook calls in the group has no hooks.
+    is logged, and changes nothing else; calls that a hook makes in the group have no hooks.
 
     Args:
         group: A process group of backend "afflux"; None for the default group.

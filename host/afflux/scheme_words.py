@@ -1,7 +1,7 @@
 """Schemes by a word: what AFFLUX_SCHEME may say.
 
-A scheme is its parts, joined by "+": a compressor, or a selector and a compressor for what it
-selects, and what the scheme does besides. Each part is a word, with options behind a colon:
+A scheme is its parts, joined by "+": a compressor, or a selector and a compressor for its elements,
+and additions to the scheme. Each part is a word, with options behind a colon:
 
     gtopk:density=0.001 + momentum:factor=0.9 + warmup:densities=0.25/0.0625,steps=100
 """
@@ -31,12 +31,12 @@ COMPRESSORS: dict[str, Callable[..., Compressor]] = {
     each.word: each
     for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK, TreeTopK)
 }
-"""What a scheme may be, or end with."""
+"""The words that a scheme may be, or end with."""
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
     each.word: each for each in (RandomK, Threshold, BlockTopK, MSTopK)
 }
-"""What a scheme may begin with."""
+"""The words that a scheme may begin with."""
 
 
 def _feedback(on: bool = True) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Numbers about a group: what this rank has done, and what the aggregator has counted."""
+"""Numbers about a group: the counts of this rank, and those of the aggregator."""
 
 from collections import Counter
 from typing import Any

@@ -68,11 +68,10 @@ def run_module(
         arguments: Command-line arguments of each rank.
         environment: Variables in addition to the caller's.
         on_line: Called with each line that ranks print; returns True if it has dealt with it.
-        launcher: What starts the ranks instead of torchrun, up to the program's name.
+        launcher: The command that starts the ranks instead of torchrun, up to the program's name.
         quiet_s: How long the ranks may print nothing.
 
-    Returns:
-        What the ranks wrote, by rank, and the other files of the folder by name.
+    Returns: The ranks' output, by rank, and the other files of the folder by name.
 
     Raises:
         RanksFailed: torchrun, or the launcher, ended with an error; or nothing was heard of them.
@@ -142,7 +141,7 @@ def _lines_of(process: "subprocess.Popen[bytes]", quiet_s: float) -> Iterator[st
             if not arrivals.select(min(_GLANCE_S, quiet_s)):
                 silent_s = time.monotonic() - heard
                 if process.poll() is not None and silent_s >= _LAST_WORDS_S:
-                    # Who has the pipe now is none of ours.
+                    # The pipe's present owner is not a child of ours.
                     break
                 if silent_s >= quiet_s:
                     raise TimeoutError

@@ -290,7 +290,7 @@ def test_engine_that_never_gets_ready(monkeypatch):
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else 0, raising=True
     )
-    with pytest.raises(NoRoom, match="busy with what was ordered before CREATE of job 0"):
+    with pytest.raises(NoRoom, match="busy with commands before CREATE of job 0"):
         table.create(1, 1, 1)
 
 
@@ -302,11 +302,11 @@ def test_a_job_that_cannot_be_destroyed_leaves_the_others_served(served, monkeyp
         SoftEngine, "read", lambda self, address: 1 if address == busy else read(self, address)
     )
     with caplog.at_level("ERROR", "afflux"):
-        with pytest.raises(AggregatorRefused, match="ordered before DESTROY"):
+        with pytest.raises(AggregatorRefused, match="commands before DESTROY"):
             lease.close()
         # The connection is closed all the same.
         deadline = time.monotonic() + 10
         while not caplog.text and time.monotonic() < deadline:
             assert describe(served.address, 5.0)["engine"] == "soft"
-    text = "job 0 is over, but not destroyed yet: the engine has been busy with what was"
+    text = "job 0 is over, but not destroyed yet: the engine has been busy with commands"
     assert text in caplog.text

@@ -329,7 +329,7 @@ def test_a_lock_is_no_other_name_of_a_file(tmp_path, make):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     make(victim, path)
-    with pytest.raises(DeviceFailed, match="is no file of this program"):
+    with pytest.raises(DeviceFailed, match="was not made by this program"):
         DeviceLock("x", directory=tmp_path)
     assert victim.read_text() == "precious"
 

@@ -308,7 +308,7 @@ def sparse(path, size):
         (lambda path: path.touch(), "0 bytes"),
         (os.mkfifo, "not a regular file"),
         (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
-        (lambda path: sparse(path, 10 << 30), "a file of 10737418240 bytes is no bitstream"),
+        (lambda path: sparse(path, 10 << 30), "a file of 10737418240 bytes is not a bitstream"),
     ],
 )
 def test_what_is_no_file(tmp_path, make, reason):

@@ -148,7 +148,7 @@ def test_loads_an_open_board(run, tools, ecpix, pci):
     status, out, _ = run("--board", "ecpix5-45f", ecpix, "--permanent", "--partition", "second")
     assert status == 0
     assert f"--write-flash --offset {16 << 20} --verify /" in out
-    assert "what runs was not looked at" in out
+    assert "the running image was not checked" in out
 
 
 def snapshot(*folders):
@@ -257,7 +257,7 @@ def test_a_card_in_another_host_is_left_to_its_host(run, pci, au50):
     before = snapshot(pci.root)
     status, out, _ = run("--board", "au50", au50, "--no-card")
     assert status == 0
-    assert "what runs was not looked at" in out
+    assert "the running image was not checked" in out
     assert snapshot(pci.root) == before
 
 

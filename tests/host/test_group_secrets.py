@@ -64,7 +64,7 @@ def test_a_file_that_others_may_read_is_named_with_its_mode(file, insists, said,
 
 def test_numbers_that_make_no_sense_are_refused(said):
     assert "the share of a peer must be more than 0" in said("--peer-share", "0")
-    assert "0 requests a second are no limit" in said("--requests-per-second", "0")
+    assert "requests a second must be above 0, not 0" in said("--requests-per-second", "0")
 
 
 def test_a_secret_in_the_environment_is_shown_nowhere():

@@ -240,7 +240,7 @@ def test_a_board_that_does_not_answer_is_waited_for(tmp_path):
 @pytest.mark.parametrize(
     ("url", "wanted"),
     [
-        ("udp://127.0.0.9", "an appliance answers to who knows its key only"),
+        ("udp://127.0.0.9", "the appliance requires its key"),
         ("file:///no/such/file", "/no/such/file"),
         ("pcie://0000:ff:1f.7", "0000:ff:1f.7"),
     ],

@@ -174,9 +174,9 @@ BAD = {
     "in the second dimension": ([[0, 1], [70, 2]], (60, 70), True, "index 70 in dimension 1"),
     # As a flat number it is another row, (1, 0).
     "in the second, not coalesced": ([[1, 0], [0, 70]], (60, 70), False, "index 70 in dimension 1"),
-    "twice": ([[3, 3]], (100,), True, "index [3], with the value [10.0], behind the index [3]"),
-    "twice, in a list": ([[3, 3]], (1_000_000,), True, "behind the index [3]"),
-    "descending": ([[5, 3], [1, 2]], (60, 70), True, "index [3, 2], with the value [10.0], behind"),
+    "twice": ([[3, 3]], (100,), True, "index [3], with the value [10.0], after the index [3]"),
+    "twice, in a list": ([[3, 3]], (1_000_000,), True, "after the index [3]"),
+    "descending": ([[5, 3], [1, 2]], (60, 70), True, "index [3, 2], with the value [10.0], after"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Who may use a control channel, and how much of it."""
+"""Access to a control channel: the clients that may use it, and how much of it."""
 
 import socket
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ class AccessUnset(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who may use a control channel, and how much of it.
+    """Access to a control channel: the clients that may use it, and how much of it.
 
     Attributes:
-        secret: What clients must know; None if anybody who reaches the port may create jobs.
+        secret: Known to every client; None if anybody who reaches the port may create jobs.
         no_secret: Whether that is meant, also where other hosts reach the port.
         translated: Whether clients may reach the port by another address than its own.
         peer_share: The most of all jobs, slots and connections that one peer may have while it is
@@ -43,7 +43,7 @@ class Access:
                 f"the share of a peer must be more than 0, at most 1, not {self.peer_share:g}"
             )
         if not 0 < self.requests_per_s < float("inf"):
-            raise ValueError(f"{self.requests_per_s:g} requests a second are no limit")
+            raise ValueError(f"requests a second must be above 0, not {self.requests_per_s:g}")
         if self.secret is not None and self.no_secret:
             raise ValueError("there is a secret, and none is to be asked for: which of both?")
 

@@ -2,9 +2,9 @@
 
 The engine is in a node (`docs/node.md`). There are two kinds of boards:
 
-* In a host: the node is between a network port and an interface of the host. What is not for the
-  engine passes to that interface, whose MAC and IPv4 address are the node's own: so the control
-  channel is reached at the address of the engine.
+* In a host: the node is between a network port and an interface of the host. Frames that are not
+  for the engine pass to that interface, whose MAC and IPv4 address are the node's own: so the
+  control channel is reached at the address of the engine.
 * Apart: the board has no host, but an address of its own, from its settings or by DHCP. Its
   registers are reached through the network by its controller, and the control channel, which is
   the controller's, states the board's address to workers.

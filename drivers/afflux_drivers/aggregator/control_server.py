@@ -37,12 +37,12 @@ class _Connection:
 
     Attributes:
         client: The connection's socket.
-        peer: Who it counts for.
-        talk: What has been said.
+        peer: The address whose limits count it.
+        talk: The conversation so far.
         incoming: Bytes of the next line, as far as they have come.
         lines: Whole lines that are still to be answered.
         outgoing: Bytes of answers that the client has not yet taken.
-        events: What the selector waits for; 0 if it does not look at the socket.
+        events: The events for which the selector waits; 0 if it does not look at the socket.
         since: On the monotonic clock, when the last line of a known client was answered; of a
             stranger, when it came.
     """
@@ -59,7 +59,7 @@ class _Connection:
 
     @property
     def wanted(self) -> int:
-        """What is worth waiting for: no more lines before those that are here are answered."""
+        """The events worth waiting for: no more lines before those that are here are answered."""
         reading = not self.lines and not self.talk.over
         return (selectors.EVENT_READ if reading else 0) | (
             selectors.EVENT_WRITE if self.outgoing else 0
@@ -102,7 +102,7 @@ class ControlServer:
         table: The jobs.
         handler: Answers the requests.
         lock: Held while the engine is used.
-        access: Who may ask, and how much.
+        access: The clients that may ask, and how much.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class ControlServer:
         self._look_at = now + _LOOK_EVERY_S
         with self._lock:
             self._table.end_overdue(self._heard)
-        # A byte now and then is no progress: only whole lines count.
+        # A byte now and then does not count as progress: only whole lines do.
         late = [each for each in self._strangers if each.since < now - self._access.prove_s]
         late += [
             each

@@ -1,4 +1,4 @@
-"""What is said on one connection of the control channel, and by whom (protocol, section 10.1)."""
+"""The lines of one connection of the control channel, from both sides (protocol, section 10.1)."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["Client", "Conversation"]
 
 @dataclass(eq=False)
 class Client:
-    """Who asks, for as long as its connection lasts.
+    """A client, for as long as its connection lasts.
 
     Attributes:
         peer: Its address, as limits count it (`afflux_drivers.aggregator.peers`).
@@ -34,16 +34,16 @@ class Conversation:
     whoever reads its lines says otherwise.
 
     Args:
-        client: Who asks.
+        client: The one that asks.
         handle: Answers a request of a client.
         own: Own address and port, at which the client has reached the aggregator.
-        secret: What the client must know; None if anybody may ask.
+        secret: Known to the client; None if anybody may ask.
         any_address: Whether the client may have reached another address than `own`, which is then
             behind address translation.
 
     Attributes:
         client: As given.
-        known: Whether the client is no stranger any more.
+        known: Whether the client has shown that it may be served.
         over: Whether the connection is to end once the last answer has gone.
     """
 
@@ -103,7 +103,7 @@ class Conversation:
         return json.dumps({"ok": True, "nonce": ours}).encode() + b"\n"
 
     def _admit(self, text: bytes) -> bytes:
-        """Answer the first line with a code: who has sent it knows the secret."""
+        """Answer the first line with a code: its sender knows the secret."""
         self.known = True
         request = _object(text) or {}
         host, port = request.get("host"), request.get("port")

@@ -1,4 +1,4 @@
-"""What carries packets between an aggregator's sockets and its engine."""
+"""The data path: it carries packets between an aggregator's sockets and its engine."""
 
 from typing import Protocol
 

@@ -119,7 +119,7 @@ def _content(path: Path) -> bytes:
 
     Raises:
         OSError: It cannot be opened.
-        ValueError: Somebody else may have written it, or it is no journal.
+        ValueError: Somebody else may have written it, or it does not hold a journal.
     """
     # A FIFO would wait for its writer.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

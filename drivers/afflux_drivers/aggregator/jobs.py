@@ -49,7 +49,7 @@ class JobTable:
 
     Args:
         engine: The engine, on which nobody else creates jobs.
-        room_bytes: What receive buffers on the way to the engine may charge, for all jobs
+        room_bytes: Bytes that receive buffers on the way to the engine may charge, for all jobs
             together.
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
@@ -57,7 +57,7 @@ class JobTable:
         peer_share: The most of all jobs, and of all slots, that one peer may have while it is
             alone; see `may_take`.
         may_move: Workers may join from another address while their job runs, as where addresses
-            are translated on the way. Whoever knows a job's key can have its results then.
+            are translated on the way. A client that knows a job's key can have its results then.
         journal: Keeps the jobs for a later table of the same engine; None if the engine ends with
             this one.
     """
@@ -104,7 +104,7 @@ class JobTable:
             slots: Maximum of slots.
             parent: The aggregator above, if there is one; `join_parent` comes next then.
             to_each: Send results to each worker, even if there is a group.
-            peer: Who asks, for limits; empty for the operator, who has none.
+            peer: The client's, for limits; empty for the operator, who has none.
             lease_s: The job ends when it has not been renewed for so long; 0: it does not.
 
         Raises:
@@ -191,7 +191,7 @@ class JobTable:
     def end_overdue(self, heard: float | None = None) -> None:
         """Destroy the jobs whose leases have ended, and those that could not be destroyed before.
 
-        What fails is logged, and tried again later; behind one that fails no other is tried, so
+        A failed close is logged, and tried again later; after one that fails no other is tried, so
         that an engine that is busy or silent holds nobody up once for each of its jobs.
 
         Args:

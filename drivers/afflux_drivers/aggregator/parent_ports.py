@@ -28,7 +28,7 @@ class PortTaken(OSError):
 
     Args:
         port: The port.
-        reason: What the kernel says.
+        reason: The kernel's message.
     """
 
     def __init__(self, port: int, reason: str) -> None:
@@ -45,8 +45,8 @@ def bound_parent_port(
     Args:
         address: Address and UDP port of the aggregator.
         job: Number of the job.
-        parent: Who answers. An aggregator with an IPv6 address connects the socket to it, as the
-            engine's registers have no room for such an address.
+        parent: The address that answers. An aggregator with an IPv6 address connects the socket to
+            it, as the engine's registers have no room for such an address.
 
     Raises:
         PortTaken: It is not free.
@@ -87,7 +87,7 @@ def _lead(udp: socket.socket, own: str, parent: ParentJob) -> None:
         raise OSError(f"{own}, where this aggregator listens, is an address of IPv6")
     mapped = parent.address if is_ipv6(parent.address) else f"::ffff:{parent.address}"
     udp.connect(resolve(mapped, parent.port)[0].where)
-    # What came before may be from anyone; from now on the kernel lets only the parent's pass.
+    # Earlier datagrams may be from anyone; from now on the kernel lets only the parent's pass.
     with contextlib.suppress(BlockingIOError, ConnectionError):
         for _ in range(_BUFFER_BYTES):
             udp.recv(1)

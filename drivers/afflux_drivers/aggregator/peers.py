@@ -41,8 +41,8 @@ def may_take(has: int, free: int, share: float) -> int:
     many there are.
 
     Args:
-        has: What it has.
-        free: What nobody has.
+        has: The peer's count.
+        free: The number that nobody has.
         share: More than 0, at most 1.
     """
     # Sums of binary fractions: exact for the shares that matter.

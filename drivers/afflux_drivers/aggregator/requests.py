@@ -55,7 +55,7 @@ class RequestHandler:
 
         Args:
             line: The request.
-            client: Who asks; a new job is added to its own.
+            client: The one that asks; a new job is added to its own.
         """
         try:
             answer = self._carry_out(_object(line), client)

@@ -31,8 +31,8 @@ _ANY = "0.0.0.0"
 class AggregatorServer:
     """Serves one engine on one address: UDP and, on the same port number, TCP.
 
-    The server decides nothing about packets: whatever comes goes to the engine, and what the engine
-    sends goes out. For the engine in software that is done in C++, with a thread for each of its
+    The server decides nothing about packets: it hands every datagram to the engine, and sends the
+    engine's out. For the engine in software that is done in C++, with a thread for each of its
     shares; others get frames. The packets of a board do not pass here at all. A board that is apart
     has its own address, which the control channel states; any other one gets this host's.
 
@@ -49,7 +49,8 @@ class AggregatorServer:
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
         group_ttl: One more than the routers that these results may pass.
-        access: Who may create jobs, and how many; by default any program of this host may.
+        access: The clients that may create jobs, and how many; by default any program of this host
+        may.
         may_move: Workers may join from another address while their job runs, as where addresses
             are translated on the way.
         journal: Of the jobs of a board, for its next controller; None: there is none.
@@ -154,7 +155,7 @@ class AggregatorServer:
         try:
             self._control.serve()
         finally:
-            # Also when that has failed: packets alone are no service, and clients would wait.
+            # Also when that has failed: packets alone are useless, and clients would wait.
             self._path.stop()
 
     def stop(self) -> None:
@@ -261,7 +262,8 @@ def _bind(host: str, port: int, shares: int) -> tuple[list[socket.socket], socke
                     udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 udp.bind(listener.getsockname())
             listener.listen(BACKLOG)
-            # What it accepts has it too: a later server may come to this port by its number.
+            # The sockets that it accepts have it too: a later server may come to this port by its
+            # number.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except BaseException as error:
             for end in (listener, *sockets):

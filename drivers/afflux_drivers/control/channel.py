@@ -26,7 +26,7 @@ _WRONG = {
     "wrong": "it has another secret than the one that is set here (AFFLUX_SECRET_FILE)",
     "broken": "it got a line whose code is wrong, which somebody has changed on its way",
 }
-"""What an answer without a code says in `secret`."""
+"""The `secret` of an answer without a code."""
 
 _UNPROVED = (
     "the answer does not prove that it knows the secret: another program listens there, or "
@@ -96,7 +96,7 @@ class Channel:
         line = text if self._codes is None else self._codes[0].sign(text)
         try:
             self._socket.settimeout(timeout_s)
-            # What the aggregator has said before it closed the connection is still to be read.
+            # The aggregator's last lines before it closed the connection are still to be read.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._socket.sendall(line + b"\n")
             while b"\n" not in self._rest:
@@ -125,7 +125,7 @@ class Channel:
         Raises:
             AggregatorRefused: The aggregator says that it ends the jobs of this connection.
             AggregatorUnreachable: The connection has ended; then it is `broken`.
-            NotAuthenticated: What has come is not the aggregator's.
+            NotAuthenticated: The line is not the aggregator's.
             AggregatorMisbehaved: It makes no sense.
         """
         what = f"the aggregator at {self.peer}"
@@ -177,7 +177,8 @@ class Channel:
         answer = _object(line if text is None else text)
         about = answer.get("secret") if answer is not None else None
         if self._codes is None or text is None:
-            # Whoever has sent it need not be the aggregator: so it is a reason to end, no more.
+            # Its sender need not be the aggregator: so it is a reason to end, and says nothing
+            # more.
             if isinstance(about, str) and about in _WRONG:
                 raise NotAuthenticated(f"{what}: {_WRONG[about]}")
             if text is None:

@@ -36,7 +36,7 @@ class JobLease:
     Args:
         open_channel: Opens another connection to the same aggregator.
         channel: The connection on which the job was created.
-        ticket: What every rank needs to take part.
+        ticket: Data that every rank needs to take part.
         timeout_s: Timeout for each answer.
         lease_s: The lease that the aggregator has granted, in seconds; 0: none.
 

@@ -1,4 +1,4 @@
-"""The secret that both ends of a control channel know: where it is read, and what it must be."""
+"""The secret that both ends of a control channel know: its file, and its form."""
 
 import os
 import secrets
@@ -15,7 +15,8 @@ __all__ = [
 ]
 
 LEAST_BYTES = 16
-"""Who has seen a connection may try secrets against it at home; 128 random bits withstand that."""
+"""An attacker that has seen a connection may try secrets against it at home; 128 random bits
+withstand that."""
 
 _MOST_BYTES = 1024
 

@@ -19,7 +19,7 @@ class JobsLease:
     Those with a lease are renewed by a thread of this process.
 
     Attributes:
-        tickets: What the ranks need to take part.
+        tickets: Data that the ranks need to take part.
     """
 
     def __init__(self, leases: Sequence[JobLease], tickets: Sequence[JobTicket]) -> None:
@@ -36,7 +36,7 @@ class JobsLease:
         """End all jobs. May be called more than once.
 
         Raises:
-            AffluxError: What the first one that cannot be ended properly raises.
+            AffluxError: The error of the first one that cannot be ended properly.
         """
         self._renewal.stop()
         failure: AffluxError | None = None

@@ -143,7 +143,7 @@ class JobTicket:
 
 @dataclass(frozen=True)
 class ParentJob:
-    """What an aggregator must know about the parent of a job, as a create request states it.
+    """A job's parent, as a create request states it to the aggregator.
 
     Attributes:
         address: The parent's address.

@@ -1,1 +1,1 @@
-"""Devices: the registers of a board, however they are reached, and who may use them."""
+"""Devices: the registers of a board, however they are reached, and the lock of their users."""

@@ -1,4 +1,4 @@
-"""Counters, read whole although each takes two words, and whoever else reads meanwhile."""
+"""Counters, read whole although each takes two words, and whatever other readers do meanwhile."""
 
 import re
 from collections.abc import Mapping

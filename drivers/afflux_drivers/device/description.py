@@ -1,4 +1,4 @@
-"""What a device says about itself, as values that JSON has."""
+"""A device's description of itself, as values that JSON has."""
 
 import ipaddress
 import time
@@ -81,7 +81,7 @@ def describe(device: Device) -> dict[str, Any]:
 
 
 def _board(device: Device) -> dict[str, Any]:
-    """Return what an appliance's management adds: who it is, and where its address is from."""
+    """Return the management's part of an appliance: its identity, and its address's source."""
 
     def value(name: str) -> int:
         return device.read(management.management_address_of(name))
@@ -161,7 +161,7 @@ def wait_until_idle(device: Device, timeout_s: float | None = None) -> None:
         if time.monotonic() > deadline:
             raise DeviceFailed(
                 f"{device.url}: a command of a job is not over after {timeout_s:g} s (job_busy). "
-                "It waits until what was ordered before has been sent: is the network's side up?"
+                "It waits until earlier results have been sent: is the network's side up?"
             )
         time.sleep(0.002)
 

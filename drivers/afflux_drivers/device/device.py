@@ -152,7 +152,7 @@ def open_device(
 def _locked(url: DeviceUrl, exclusive: bool) -> Iterator[tuple[str, bool]]:
     """Yield what is locked, and whether others may have it at the same time."""
     if url.scheme == "pcie":
-        # Whoever loads the card anew has this one alone.
+        # A process that reloads the card has this one alone.
         yield card_of(url), True
     if exclusive:
         yield registers_of(url), False
@@ -167,7 +167,6 @@ def _open_port(
         return open_file(url.place, url.offset, writable=writable)
     if key is None:
         raise ValueError(
-            f"{url}: an appliance answers to who knows its key only: --key-file, or "
-            "AFFLUX_DEVICE_KEY_FILE"
+            f"{url}: the appliance requires its key: --key-file, or AFFLUX_DEVICE_KEY_FILE"
         )
     return UdpRegisters(url.place, url.port, key=key, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""What can go wrong with a device. Messages name its URL, what was tried and what to do."""
+"""Errors of a device. Messages name its URL, what was tried and what to do."""
 
 from afflux_drivers.errors import AffluxError
 

@@ -26,7 +26,7 @@ EXPECTED = (
     "udp://ADDRESS[:PORT], pcie://0000:3b:00.0[?bar=2&offset=0x100000] or "
     "file:///path[?offset=0x1000]"
 )
-"""What the URL of a device may be, for messages."""
+"""The forms of a device's URL, for messages."""
 
 _FUNCTION = re.compile(
     r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<rest>[0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE

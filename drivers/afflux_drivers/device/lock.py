@@ -1,4 +1,4 @@
-"""Who on this host uses a device: one that changes it at a time, and nobody while it is loaded.
+"""A host's lock of a device: one user that changes it at a time, and none while it is loaded.
 
 A lock is a `flock` on a file that is named after the device, so the kernel frees it when its holder
 ends, however that happens. Other hosts are not kept out: an appliance itself takes requests from
@@ -25,7 +25,7 @@ __all__ = ["DeviceLock", "canonical", "card_of", "lock_directory", "registers_of
 _DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
 _MODE = 0o666
 _TRIES, _PAUSE_S = 10, 0.02
-"""Until a lock counts as held: who leaves has it for a moment alone, to remove its file."""
+"""Until a lock counts as held: a leaving holder has it for a moment alone, to remove its file."""
 
 _BAR_FILE = re.compile(
     r"/(?P<function>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/resource(?P<bar>[0-5])(_wc)?"
@@ -52,7 +52,7 @@ def canonical(url: DeviceUrl) -> DeviceUrl:
     A host may be named or numbered, links may lead to a file, and a file may be a card's BAR.
     """
     if url.scheme == "udp":
-        # What cannot be resolved cannot be opened either, which says why.
+        # A path that cannot be resolved cannot be opened either, and that error says why.
         with contextlib.suppress(OSError):
             for each in resolve(url.place, url.port):
                 if each.family == socket.AF_INET:
@@ -81,7 +81,7 @@ class DeviceLock:
     """A lock that this process holds until `close`.
 
     Args:
-        name: What is locked.
+        name: The device's name.
         shared: Others may have it shared at the same time.
         directory: Of the lock files.
 
@@ -115,7 +115,7 @@ class DeviceLock:
         else:
             raise DeviceBusy(f"{name}: others take and leave it all the time (lock {path})")
         self._open = True
-        # For the message of who comes next. Several that share it overwrite each other.
+        # For the next caller's message. Several that share it overwrite each other.
         with contextlib.suppress(OSError):
             os.ftruncate(self.file, 0)
             os.pwrite(self.file, f"{os.getpid()}\n".encode(), 0)
@@ -125,7 +125,7 @@ class DeviceLock:
         status = os.fstat(self.file)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             # It is written to: it must not be what somebody else calls otherwise.
-            raise DeviceFailed(f"{name}: its lock {self._path} is no file of this program")
+            raise DeviceFailed(f"{name}: its lock {self._path} was not made by this program")
         try:
             fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -138,19 +138,19 @@ class DeviceLock:
         return self._is_at_its_path()
 
     def _is_at_its_path(self) -> bool:
-        # Whoever had it last has removed it, perhaps after it was opened here: then a lock on it
-        # keeps nobody out.
+        # The last holder has removed it, perhaps after it was opened here: then a lock on it keeps
+        # nobody out.
         try:
             return os.path.samestat(os.fstat(self.file), os.lstat(self._path))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Let others have it. Who leaves last removes the file."""
+        """Let others have it. The last holder removes the file."""
         if self._open:
             self._open = False
             with contextlib.suppress(OSError):
-                # Nobody else has it, then, and who opens it now finds that it is gone.
+                # Nobody else has it, then, and a process that opens it now finds that it is gone.
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_at_its_path():
                     self._path.unlink()

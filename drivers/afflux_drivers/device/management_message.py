@@ -30,7 +30,7 @@ class Request:
         kind: HELLO, READ or WRITE.
         address: Address of the register.
         sequence: Number within the session.
-        payload: What is sent.
+        payload: The bytes to send.
         tag: Tag of it; its answer is bound to it.
     """
 
@@ -83,7 +83,7 @@ class Answer:
     """An answer to one certain request, of somebody who has the key.
 
     Attributes:
-        status: What became of the request.
+        status: The outcome of the request.
         address: As in the request; of a HELLO `management.IDENTITY`.
         session: The board's.
         sequence: The request's if it was carried out, else the latest of the session.

@@ -15,7 +15,7 @@ GONE = (
     "again: `afflux flash` does that; or remove and rescan it, or reboot warm, as a cold start "
     "loads what is in the flash. If not, look for its link and for AER in dmesg"
 )
-"""What it means that registers read as ones, and what to do."""
+"""The meaning of registers that read as ones, and the remedy."""
 
 _NOBODY = 0xFFFF_FFFF
 

@@ -12,7 +12,7 @@ class Shell:
     """The part of a card's design between PCIe and the engine.
 
     Attributes:
-        name: What people call it.
+        name: Its common name.
         vendor: PCIe vendor.
         devices: PCIe devices that it may be.
         bar: BAR with the registers.

@@ -126,8 +126,8 @@ class UdpRegisters:
 
     A request is sent again until its answer comes, and is carried out once, however often it
     arrives. Several clients of one controller may use a board at a time: each access is one whole,
-    and whoever finds its sequence number taken takes the next. An object belongs to one session of
-    the board: after a reset, which takes jobs and addresses away, every access raises
+    and a client that finds its sequence number taken takes the next. An object belongs to one
+    session of the board: after a reset, which takes jobs and addresses away, every access raises
     `DeviceRestarted`; open the board anew then.
 
     Args:
@@ -277,7 +277,7 @@ class UdpRegisters:
                     value=value,
                     board=self._board,
                 )
-                # What becomes of this number is open until an answer says it.
+                # The outcome of this number is open until an answer says it.
                 self._in_step = False
                 answer = self._exchange(request, what)
                 if answer.status in (Status.DONE, Status.REFUSED):

@@ -1,4 +1,4 @@
-"""The boards that `afflux flash` knows: FPGA, flash, and what of the flash may be written."""
+"""The boards that `afflux flash` knows: FPGA, flash, and the partitions that may be written."""
 
 from dataclasses import dataclass
 
@@ -33,13 +33,13 @@ class FlashBoard:
         part: FPGA with its package, as the maker's tools write it, without speed grade.
         maker: "lattice" or "xilinx".
         tool: "openfpgaloader" or "vivado".
-        partitions: Where images may be written, the usual one first. What is in none of them is
+        partitions: Where images may be written, the usual one first. Flash outside all of them is
             never written.
-        idcodes: What the FPGA answers on JTAG; empty if the tool itself names the part.
-        loader_board: What openFPGALoader calls it; empty if it has no name for it.
+        idcodes: The FPGA's answers on JTAG; empty if the tool itself names the part.
+        loader_board: openFPGALoader's name of it; empty if it has none.
         cable: JTAG adapter on the board, as openFPGALoader calls it; empty if it needs one.
-        flash_part: What Vivado calls the flash.
-        device_glob: What Vivado's hardware manager calls the FPGA.
+        flash_part: Vivado's name of the flash.
+        device_glob: The name of the FPGA in Vivado's hardware manager.
         on_pcie: It is a PCIe card, of which a host must let go before.
         comes_back: Our design in it is on PCIe too, so the host must find it again.
     """

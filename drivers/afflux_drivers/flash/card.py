@@ -52,7 +52,7 @@ def off_the_bus(
 
     Args:
         card: One of its functions, such as 0000:3b:00.0. All of them are meant.
-        comes_back: What is loaded has PCIe too, so all its functions must be there again.
+        comes_back: The new image has PCIe too, so all its functions must be there again.
         sysfs: Where sysfs is mounted.
         runner: Shows what is written, and writes it.
 
@@ -78,7 +78,7 @@ def off_the_bus(
     if not any(each.before & each.bits for each in masked):
         runner.say(
             f"({port.name} above the card reports no fatal errors as it is, nor will it then: "
-            "perhaps by the host's choice, or an earlier load was killed; then a reboot mends it)"
+            "perhaps by the host's choice, or an earlier load was killed; then reboot)"
         )
     with Signals() as signals:
         try:

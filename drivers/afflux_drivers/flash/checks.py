@@ -1,4 +1,4 @@
-"""Whether a file may go to a place of a board. What is refused here could brick a card."""
+"""Whether a file may go to a place of a board. The refused cases could brick a card."""
 
 from pathlib import Path
 
@@ -82,9 +82,9 @@ def check_place(board: FlashBoard, image: Image, partition: str | None, offset: 
 
     Args:
         board: The board.
-        image: What is to be written.
+        image: The image to write.
         partition: Name of the partition; None is the usual one.
-        offset: What was asked for; None is the beginning of the partition.
+        offset: The offset on the command line; None is the beginning of the partition.
 
     Raises:
         FlashRefused: Not all of it would be inside the partition.
@@ -96,7 +96,7 @@ def check_place(board: FlashBoard, image: Image, partition: str | None, offset: 
     if start < place.offset:
         raise FlashRefused(
             f"{image.path} would be written from {start:#010x}, below {place.offset:#010x}, where "
-            f"the partition {place.name!r} of {board.name} begins. What is below restores a card "
+            f"the partition {place.name!r} of {board.name} begins. The flash below restores a card "
             "that does not start, so nothing here writes to it (AMD answer record 71915)"
             if board.tool == "vivado"
             else f"{image.path} would be written from {start:#010x}, below {place.offset:#010x}, "

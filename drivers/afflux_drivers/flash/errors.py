@@ -1,4 +1,4 @@
-"""What can go wrong with loading a board. Messages name board, file and what to do."""
+"""Errors of loading a board. Messages name board, file and what to do."""
 
 from afflux_drivers.errors import AffluxError
 
@@ -6,7 +6,7 @@ __all__ = ["FlashFailed", "FlashRefused"]
 
 
 class FlashRefused(AffluxError):
-    """What was asked for could harm the board, or cannot be right; nothing was touched."""
+    """The request could harm the board, or cannot be right; nothing was touched."""
 
 
 class FlashFailed(AffluxError):

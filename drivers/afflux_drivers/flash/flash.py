@@ -28,7 +28,7 @@ __all__ = ["Order", "flash"]
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be loaded, and how.
+    """An order to load an image: the image, and the way.
 
     Attributes:
         board: Name of the board.
@@ -73,7 +73,7 @@ def flash(
     """Load a board.
 
     Args:
-        order: What and how.
+        order: The image and the way.
         runner: Carries it out, or only shows it.
         open_it: Opens the board's registers afterwards; None does not look.
         sysfs: Where sysfs is mounted.
@@ -106,7 +106,7 @@ def flash(
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")
     elif open_it is None:
-        runner.say("what runs was not looked at: --device says where its registers are")
+        runner.say("the running image was not checked: name its registers by --device")
     elif runner.dry:
         runner.say("(identity, release and build time are read, and compared with the report)")
     else:
@@ -156,7 +156,7 @@ def _locked(order: Order) -> Iterator[str]:
     if not order.over_pcie:
         adapter = order.cable.serial or order.target or "of any serial number"
         yield f"the JTAG adapter {adapter}"
-    # Whoever rules it would lose its jobs. A card has been seen to.
+    # Its controller would lose its jobs. A card has been seen to.
     if order.device is not None and order.device.scheme != "pcie":
         yield registers_of(order.device)
 

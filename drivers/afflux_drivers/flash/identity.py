@@ -20,7 +20,7 @@ def check_identity(open_it: Callable[[], Device], report: Report | None, *, wait
 
     Args:
         open_it: Opens its registers, for reading.
-        report: What its bitstream should say; None if that is not known.
+        report: The expected content of its bitstream; None if that is not known.
         wait_s: Seconds until it must answer: an appliance starts, and may ask for its address.
 
     Raises:

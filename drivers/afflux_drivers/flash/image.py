@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Image:
-    """What was found in a bitstream file.
+    """The fields that were found in a bitstream file.
 
     Attributes:
         path: The file, as it was named.
@@ -24,7 +24,7 @@ class Image:
         start: First address in a flash that it says itself; None if it says none.
         size: Bytes that it takes from there.
         digest: SHA-256 of the file.
-        content: What was looked at.
+        content: The bytes that were read.
         copy: A file that has this content; None: there is none, and `path` had it.
     """
 
@@ -77,7 +77,7 @@ def read_file(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise FlashRefused(f"{path} is not a regular file")
         if not 0 < status.st_size <= _MOST_BYTES:
-            raise FlashRefused(f"{path}: a file of {status.st_size} bytes is no bitstream")
+            raise FlashRefused(f"{path}: a file of {status.st_size} bytes is not a bitstream")
         with open(number, "rb", closefd=False) as file:
             return file.read(_MOST_BYTES)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the flow that made a bitstream says about it, in a JSON file beside it."""
+"""The report of the flow that made a bitstream, in a JSON file beside it."""
 
 import json
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ __all__ = ["Report", "find_report"]
 
 @dataclass(frozen=True)
 class Report:
-    """A report; what it does not say is empty or None.
+    """A report; fields that it lacks are empty or None.
 
     Attributes:
         path: Its file.
         board: Board that the bitstream was made for.
         part: Part, likewise.
-        build_time: What its register `build_time` reads, seconds since 1970.
+        build_time: The value of its register `build_time`, seconds since 1970.
         digest: SHA-256 of the bitstream.
         missed: Clocks that it misses.
     """

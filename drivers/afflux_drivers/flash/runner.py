@@ -98,8 +98,7 @@ class Runner:
         if self.dry:
             return ""
         harm = (
-            ". What it was writing may be half written: load the board again before it is "
-            "switched off"
+            ". The flash may be half written: load the board again before it is switched off"
             if shown
             else ""
         )
@@ -153,7 +152,7 @@ class Runner:
                 return kept.decode("utf-8", "replace"), status
             piece = os.read(output, 4096)
             if not piece:
-                # Whoever closes its output need not end at once.
+                # A program that closes its output need not end at once.
                 return kept.decode("utf-8", "replace"), process.wait(max(_PAUSE_S, left_s))
             kept += piece
             del kept[:-_KEPT_BYTES]
@@ -169,7 +168,7 @@ def _try_to(show: Callable[..., None], *words: str) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a program, and what it has started, if they still run."""
+    """End a program and its children, if they still run."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)

@@ -139,7 +139,7 @@ def prepare_vivado(
         offset: Where in the flash; None loads it into the FPGA, until that is switched off.
         folder: For scripts and the flash image.
         runner: Runs the programs.
-        hw_device: What the hardware manager calls the FPGA, if not as usual.
+        hw_device: The name of the FPGA in the hardware manager, if not as usual.
         target: The JTAG target, if there are several.
         limit_s: Seconds for each run; None for the usual ones.
 

@@ -15,7 +15,7 @@ __all__ = ["SYNC_WORD", "read_bit"]
 
 _MAGIC = bytes.fromhex("0009 0ff0 0ff0 0ff0 0ff0 00 0001")
 SYNC_WORD = bytes.fromhex("aa995566")
-"""What the FPGA waits for, after padding and the words that show the width of the bus."""
+"""The word for which the FPGA waits, after padding and the words that show the width of the bus."""
 
 _SYNC_WITHIN = 4096
 

@@ -41,7 +41,7 @@ class SharedCall:
         dtype: Number of the dtype.
         reduction: Number of the reduction; 0 if there is none.
         root: Rank whose tensor a broadcast copies; otherwise 0.
-        fingerprint: What the ranks compare. The operation's number is not part of it, because ranks
+        fingerprint: Compared by the ranks. The operation's number is not part of it, because ranks
             go from operation to operation together.
         name: Describes the call in messages, such as "sum:float32:3x4".
     """

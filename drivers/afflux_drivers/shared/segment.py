@@ -58,7 +58,7 @@ class SegmentOffer:
 
     Attributes:
         name: Name of the abstract Unix socket, without the leading zero byte.
-        secret: What a rank must show.
+        secret: Each rank must show it.
         descriptor: File descriptor of the segment. It belongs to the caller.
         refusals: Why ranks cannot map the segment, by rank.
 
@@ -174,7 +174,7 @@ class SegmentClaim:
 
     Args:
         name: Of rank 0's socket.
-        secret: What rank 0 expects.
+        secret: Expected by rank 0.
         rank: Own rank.
         timeout_s: For rank 0 to answer.
 

@@ -42,7 +42,7 @@ class SharedWorker:
         descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
         rank: Own rank.
         ranks: Number of ranks in the group.
-        names: What messages and errors call the ranks, in order: their numbers in a larger group.
+        names: The ranks' names in messages and errors, in order: their numbers in a larger group.
             None: as they are numbered here.
 
     Raises:
@@ -79,7 +79,7 @@ class SharedWorker:
             inputs: Address of the tensor that the rank gives, or addresses of its parts; () for a
                 collective in place.
             outputs: The same of the tensor that it gets.
-            call: What to do.
+            call: The call to carry out.
             timeout_s: How long the operation may take, other ranks' delays included.
             interrupted: Called ten times a second while waiting; a text that it returns ends the
                 operation with that text as error.

@@ -45,7 +45,7 @@ class Outbox final : public engine::PacketSink {
     // Sends to workers and groups; returns whether nothing is left (SendBatch::flush).
     bool flush();
 
-    // Sends to the parents. What their sockets do not take in a while is lost.
+    // Sends to the parents. Packets that their sockets do not take in a while are lost.
     void flush_to_parents();
 
     // Forgets what waits for workers and groups.

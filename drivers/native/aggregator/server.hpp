@@ -38,7 +38,7 @@ class Server {
     void open_parent_port(unsigned job, int socket);
     void close_parent_port(unsigned job);
 
-    // Closes all sockets, once no thread serves. What comes and goes afterwards is lost.
+    // Closes all sockets, once no thread serves. Later traffic is lost.
     void close();
 
     // Bytes and system calls of all threads, as far as they are known between two batches.

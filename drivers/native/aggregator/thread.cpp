@@ -71,8 +71,8 @@ void Server::Thread::close() {
 void Server::Thread::serve() {
     while (!server_.stopping_.load(std::memory_order_relaxed)) {
         if (!flush()) {
-            // Nothing is taken meanwhile, which could change what waits to be sent. What comes
-            // stays in the socket's buffer, whose size bounds the credit.
+            // Nothing is taken meanwhile, which could change what waits to be sent. Datagrams that
+            // come stay in the socket's buffer, whose size bounds the credit.
             wait_until_writable();
             continue;
         }

@@ -1,4 +1,4 @@
-// What one thread of the server owns, and its loop.
+// The state of one thread of the server, and its loop.
 #pragma once
 
 #include <atomic>

@@ -40,7 +40,7 @@ nb::dict traffic(const Server& server) {
 
 void bind_aggregator(nb::module_& module) {
     module.def("datagram_charge", &datagrams::charge, "datagram_bytes"_a,
-               "Return what a datagram is charged to a receive buffer, if it comes alone.");
+               "Return the charge of a datagram on a receive buffer, if it comes alone.");
     module.def("usable_bytes", &datagrams::usable, "buffer_bytes"_a,
                "Return how much of a receive buffer can be counted on.");
     const auto no_python = nb::call_guard<nb::gil_scoped_release>();
@@ -57,7 +57,7 @@ void bind_aggregator(nb::module_& module) {
         .def("stop", &Server::stop, no_python, "Make all calls of `serve` return soon.")
         .def("wake", &Server::wake, no_python, "Have the engine's commands carried out.")
         .def("open_parent_port", &Server::open_parent_port, "job"_a, "socket"_a, no_python,
-             "Take what comes on a bound socket as what the parent of a job sends.")
+             "Take a bound socket's datagrams as those of a job's parent.")
         .def("close_parent_port", &Server::close_parent_port, "job"_a, no_python,
              "Close the server's copy of that socket, if there is one.")
         .def("close", &Server::close, no_python,

@@ -178,7 +178,7 @@ void bind_codec(nb::module_& module) {
     reductions["avg"] = static_cast<int>(Op::Avg);
     reductions["max"] = static_cast<int>(Op::Max);
     reductions["min"] = static_cast<int>(Op::Min);
-    // What all of this module's functions take as `reduction`.
+    // The `reduction` of all of this module's functions.
     module.attr("REDUCTIONS") = reductions;
     nb::class_<Numbers>(module, "Numbers",
                         "The constants of one operation; see docs/protocol.md 8.")
@@ -204,7 +204,7 @@ void bind_codec(nb::module_& module) {
     module.def("scan_clear", &scan_clear, "dtype"_a, "elements"_a, "out"_a.none(), "exponents"_a,
                "Do either of these (`out` may be None), and make absent blocks +0.");
     module.def("class_counts", &class_counts, "dtype"_a, "elements"_a, "out"_a,
-               "Write what each element adds to the counts of NaN and infinities.");
+               "Write each element's part of the counts of NaN and infinities.");
     module.def("to_sortable", &to_sortable, "dtype"_a, "reduction"_a, "elements"_a, "sortable"_a,
                "Write integers in the order of the elements.");
     module.def("from_sortable", &from_sortable, "dtype"_a, "sortable"_a, "out"_a,

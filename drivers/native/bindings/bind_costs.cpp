@@ -1,4 +1,4 @@
-// What the stages of the data path cost, for `afflux info` and the benchmarks.
+// The cost of the stages of the data path, for `afflux info` and the benchmarks.
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace afflux::bindings {
 
 void bind_costs(nb::module_& module) {
     const auto no_python = nb::call_guard<nb::gil_scoped_release>();
-    nb::class_<costs::Cost>(module, "Cost", "What a stage took.")
+    nb::class_<costs::Cost>(module, "Cost", "The cost of a stage.")
         .def_ro("seconds", &costs::Cost::seconds, "Of processor time.")
         .def_ro("bytes", &costs::Cost::bytes, "Of blocks that have passed.")
         .def_ro("calls", &costs::Cost::calls, "System calls.");
-    nb::class_<costs::Exchange>(module, "Exchange", "What joining, sending and receiving took.")
+    nb::class_<costs::Exchange>(module, "Exchange", "The cost of joining, sending and receiving.")
         .def_ro("join", &costs::Exchange::join)
         .def_ro("send", &costs::Exchange::send)
         .def_ro("receive", &costs::Exchange::receive);

@@ -1,4 +1,4 @@
-// What becomes of threads that still want Python's lock when the interpreter has ended.
+// The end of threads that still want Python's lock when the interpreter has ended.
 #include <nanobind/nanobind.h>
 #include <pthread.h>
 #include <unistd.h>

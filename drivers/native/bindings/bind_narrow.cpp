@@ -73,7 +73,7 @@ void bind_halves(nb::module_& module) {
                                 all_of(averages));
         },
         "sums"_a, "brain"_a, "limit"_a, "ranks"_a, "elements"_a, "averages"_a,
-        "Write the average, and leave of the elements what they have not given.");
+        "Write the average, and leave the remainder in the elements.");
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ void bind_narrow(nb::module_& module) {
                            all_of(averages));
         },
         "sums"_a, "magnitudes"_a, "fields"_a, "most"_a, "ranks"_a, "elements"_a, "averages"_a,
-        "Write the average, and leave of the elements what they have not given.");
+        "Write the average, and leave the remainder in the elements.");
 }
 
 }  // namespace afflux::bindings

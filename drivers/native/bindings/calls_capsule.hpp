@@ -10,7 +10,7 @@
 namespace afflux::bindings {
 
 // Returns a capsule of the group's calls. It owns a share of the group, whose `calls` it points to;
-// what these lead to may be closed.
+// objects behind these may be closed.
 nanobind::object capsule_of(const std::shared_ptr<afflux_group>& group);
 
 }  // namespace afflux::bindings

@@ -1,4 +1,4 @@
-// What the handle of calls.h points to.
+// The target of calls.h's handle.
 #pragma once
 
 #include <cstdint>

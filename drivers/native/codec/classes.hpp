@@ -5,8 +5,8 @@
 
 namespace afflux::codec {
 
-// What this rank adds to each element's word, which counts the ranks at which the element is NaN,
-// +infinite or -infinite, in 10 bits each; 0 for a finite element.
+// This rank's contribution to each element's word, which counts the ranks at which the element is
+// NaN, +infinite or -infinite, in 10 bits each; 0 for a finite element.
 void class_counts(Dtype dtype, const void* elements, std::size_t count, std::int32_t* out);
 
 // Writes NaN and infinities over `out` where the summed words count any: NaN where a rank had it or

@@ -13,7 +13,7 @@
 namespace afflux::codec {
 namespace {
 
-// What stays in the first cache while the sources are added to it one after the other.
+// The part that stays in the first cache while the sources are added to it one after the other.
 constexpr std::size_t kPieceBytes = 4096;
 
 // Types rather than functions, so that the loops over them are vectorised. Sums wrap, which is

@@ -37,7 +37,7 @@ double thread_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// What a thread has used from its making on, a look at the clock less.
+// The processor time of a thread since it was made, less one reading of the clock.
 class Watch {
   public:
     double seconds() const { return std::max(0.0, thread_seconds() - begin_ - look()); }

@@ -1,4 +1,4 @@
-// What each stage of the host's data path costs alone, by the code that does it in a job.
+// The cost of each stage of the host's data path alone, by the code that runs it in a job.
 //
 // Packets are full: as many blocks as there are lanes. Nothing else runs between a stage's two
 // looks at the clock, which shows the thread's processor time. On the loopback interface the

@@ -14,7 +14,7 @@ Address Address::parse(const std::string& host, std::uint16_t port) {
     addrinfo* found = nullptr;
     // It knows the names of interfaces after %, too.
     if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
-        throw std::invalid_argument(host + " is no IP address");
+        throw std::invalid_argument(host + " is not an IP address");
     }
     Address address;
     std::memcpy(address.put(), found->ai_addr, std::min(found->ai_addrlen, kCapacity));

@@ -120,7 +120,7 @@ void SendBatch::count_sent(std::size_t first, std::size_t count) {
         ++traffic_.messages;
         traffic_.datagrams += message.datagrams;
         traffic_.bytes += message.datagrams * message.segment;
-        // What could not be cut can be sent in pieces: the fault is in the cutting.
+        // Datagrams that could not be cut can be sent in pieces: the fault is in the cutting.
         if (message.apart) segments_ = false;
     }
 }

@@ -59,7 +59,7 @@ class SendBatch {
     const Traffic& traffic() const { return traffic_; }
 
   private:
-    // What the kernel takes at once: datagrams of one length to one destination.
+    // The unit that the kernel takes at once: datagrams of one length to one destination.
     struct Message {
         Address to;
         std::size_t segment = 0;  // bytes of each datagram

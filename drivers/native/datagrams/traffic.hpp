@@ -1,4 +1,4 @@
-// What passed a socket in one direction, as one thread counts it. Any thread may read it.
+// The traffic of a socket in one direction, as one thread counts it. Any thread may read it.
 #pragma once
 
 #include "datagrams/tally.hpp"

@@ -8,10 +8,10 @@
 
 namespace afflux::datagrams {
 
-// What a datagram of so many bytes is charged to a receive buffer, if it comes alone: a power of
-// two that holds it with room for headers and for the kernel's notes, and the description of it.
-// Seen on loopback and veth, Linux 6.18: 2,304 for 1,366 bytes, 8,456 for 4,182. Datagrams that
-// come joined are charged little more than their bytes, those of some network cards 4 KB or more.
+// The charge of a datagram of so many bytes on a receive buffer, if it comes alone: a power of two
+// that holds it with room for headers and for the kernel's notes, and the description of it. Seen
+// on loopback and veth, Linux 6.18: 2,304 for 1,366 bytes, 8,456 for 4,182. Datagrams that come
+// joined are charged little more than their bytes, those of some network cards 4 KB or more.
 std::size_t charge(std::size_t datagram_bytes);
 
 // How much of a receive buffer can be counted on. The kernel gives back what has been read when it
@@ -31,7 +31,7 @@ class UdpSocket {
         : number_(std::exchange(other.number_, -1)), family_(other.family_) {}
     UdpSocket& operator=(UdpSocket&&) = delete;
 
-    // May be called more than once. What is sent afterwards is lost.
+    // May be called more than once. Datagrams sent afterwards are lost.
     void close();
 
     // These throw std::system_error if the kernel refuses.
@@ -39,7 +39,7 @@ class UdpSocket {
     void connect(const Address& peer);
     Address own_address() const;
     void set(int level, int option, const char* what, int value);
-    // What is longer than the path's MTU, as far as that is known, is refused and not cut.
+    // A datagram longer than the path's MTU, as far as that is known, is refused and not cut.
     void never_fragment();
 
     // Whether it sends to one peer only.

@@ -150,7 +150,7 @@ void Core::join(Job& job, const Arrival& arrival) {
 void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
     ++counters_[counter];
     const packet::Header& header = arrival.packet.header;
-    // What seems wrong in a JOIN without a checksum may be damage, and a refusal is final.
+    // A wrong field in a JOIN without a checksum may be damage, and a refusal is final.
     if (header.type() != wire::Type::Join || !arrival.verified) return;
     if (!refusals_.take()) {
         ++counters_[Counter::RefusalsDropped];

@@ -1,6 +1,6 @@
 // The aggregator's state machine (protocol, sections 5.1 to 5.6): packets in, packets out.
 //
-// It knows nothing of frames and sockets; what stands around it takes packets from there and checks
+// It knows nothing of frames and sockets; the code around it takes packets from there and checks
 // the headers before Afflux's. A core has all jobs of its engine, and of each job's slots a share
 // (Job::owner). Not thread-safe.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace afflux::engine {
 
-// What an engine is built for.
+// The sizes of an engine.
 struct Limits {
     unsigned workers = wire::kWorkersMax;  // of a job
     unsigned lanes = wire::kLanesMax;      // of a slot
@@ -54,7 +54,7 @@ class Core {
     // The check of the length (section 5.2); returns whether it was passed. A packet is counted for
     // the first check that it fails, and changes no state before all have passed.
     bool passes_length(const packet::Header& header, std::size_t payload_bytes);
-    // The checks from the version on, in order, and what follows if they are passed.
+    // The checks from the version on, in order, and the action if they are passed.
     void admit(const Arrival& arrival);
 
     // The time, for RefusalLimit::at.

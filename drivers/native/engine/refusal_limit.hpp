@@ -13,8 +13,8 @@ class RefusalLimit {
     // A token comes every so often: 4,000 a second.
     static constexpr std::chrono::nanoseconds kPeriod = std::chrono::microseconds(250);
 
-    // Sets the time, since any moment but always the same. What is never given the time does not
-    // limit anything: then frames come from the same process.
+    // Sets the time, since any moment but always the same. A limit that is never given the time
+    // does not limit anything: then frames come from the same process.
     void at(std::chrono::nanoseconds now) {
         if (!counted_) counted_ = now;
         const auto periods = (now - *counted_) / kPeriod;

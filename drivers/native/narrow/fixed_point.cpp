@@ -15,7 +15,8 @@ constexpr unsigned kWordBits = 32;
 // Added to a float of at most 22 bits it rounds it to an integer, ties to even, in its low bits.
 constexpr float kRounding = 12582912.0F;  // 1.5 * 2**23
 constexpr std::int32_t kRoundingBits = std::bit_cast<std::int32_t>(kRounding);
-// Of a quantum: beyond it, its inverse would not be a float32. What is less stays with the rank.
+// Of a quantum: beyond it, its inverse would not be a float32. A smaller remainder stays with the
+// rank.
 constexpr int kLeastPower = -126;
 
 struct Quantum {

@@ -2,8 +2,8 @@
 #pragma once
 
 // A function that is compiled for several instruction sets, of which the program takes the best
-// that the processor has when it is loaded. That is too early for the sanitizers. What such a
-// function calls is compiled with it only if it is inlined.
+// that the processor has when it is loaded. That is too early for the sanitizers. Callees of such a
+// function are compiled with it only if they are inlined.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(AFFLUX_SANITIZED)
 #define AFFLUX_FOR_EACH_PROCESSOR \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -75,7 +75,7 @@ void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std
 // Returns these with the Afflux header, for a packet that carries the blocks of header.present.
 Head make_head(const Endpoint& from, const Endpoint& to, const Header& header);
 
-// What follows the last block in a frame of an aggregator: the complement that makes the UDP
+// The seal after the last block in a frame of an aggregator: the complement that makes the UDP
 // checksum right, which stands before the data that it covers and is therefore a constant.
 using Seal = std::array<std::uint8_t, wire::kSealBytes>;
 

@@ -15,8 +15,8 @@ struct Packing {
 };
 
 // Copies rows to their places: row i of `rows` becomes row places[i] of the room, before its blocks
-// are shuffled. What no row covers stays as it is. Throws std::out_of_range if a row would not lie
-// in the room, std::invalid_argument if the room is not whole blocks.
+// are shuffled. Elements that no row covers stay as they are. Throws std::out_of_range if a row
+// would not lie in the room, std::invalid_argument if the room is not whole blocks.
 void pack(std::span<const std::byte> rows, std::span<const std::int64_t> places,
           const Packing& packing, std::span<std::byte> room);
 

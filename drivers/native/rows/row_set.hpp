@@ -22,7 +22,7 @@ class RowSet {
     // Adds the rows whose fields are not zero; see `put_counts`.
     void add_counts(std::span<const std::int32_t> counts, unsigned bits);
 
-    // Counts the rows. What was added later is not in `numbers` and `positions` yet.
+    // Counts the rows. Rows that were added later are not in `numbers` and `positions` yet.
     std::size_t seal();
 
     // Writes the numbers of all rows, ascending. `seal` gives how many there are.

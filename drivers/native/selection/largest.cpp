@@ -27,7 +27,7 @@ Found reaching(std::span<const float> elements, std::size_t count, Magnitude bou
         first = scan(elements, first, bound, room, &found);
         if (first == elements.size()) break;
         const Magnitude least = found.keep_largest(count);
-        // What is as large and comes later would not be taken instead.
+        // A later element of the same size would not be taken instead.
         bound = std::min(least, kLargestMagnitude - 1) + 1;
     }
     if (found.size() > count) found.keep_largest(count);

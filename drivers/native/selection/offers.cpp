@@ -131,7 +131,7 @@ Union sum_up(const std::vector<Message>& messages, std::size_t segments, std::si
             const std::uint16_t* const lows = messages[rank].lows + first[rank];
             const std::size_t offers = messages[rank].in_segment(segment);
             for (std::size_t i = 0; i < offers; ++i) {
-                // What several ranks offer is met once.
+                // An element that several ranks offer is met once.
                 const std::int32_t sum = std::exchange(sums[lows[i]], 0);
                 all.sums[size] = sum;
                 all.lows[size] = lows[i];

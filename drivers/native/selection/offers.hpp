@@ -41,8 +41,8 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
                   std::size_t count);
 
 // Takes what a rank has offered, `values` at `places`, out of them where `taken` has the place as
-// well; both ascend. What rounding to a quantum has left of an offer stays, exactly: it is less
-// than a quantum, and a multiple of what the element is a multiple of.
+// well; both ascend. The remainder of an offer after rounding to a quantum stays, exactly: it is
+// less than a quantum, and a multiple of every power of two that divides the element.
 void settle(std::span<float> values, std::span<const std::int64_t> places,
             std::span<const std::int64_t> taken, double quantum);
 

@@ -1,4 +1,4 @@
-// What a sample of a tensor tells of its largest elements.
+// Estimates of a tensor's largest elements from a sample.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,7 @@ class Arithmetic {
     // scanned, only copies. `out` has whole blocks. Counts the present ones.
     std::size_t take(const std::byte* from, std::size_t count, std::byte* out,
                      std::uint8_t* exponents) const;
-    // Reduces whole blocks, as codec::reduce does; what is not scanned is always present.
+    // Reduces whole blocks, as codec::reduce does; blocks that are not scanned are always present.
     void reduce(std::size_t blocks, const void* const* elements,
                 const std::uint8_t* const* exponents, std::byte* out, std::uint8_t* present) const;
     // Reduces `count` elements of sources that have whole blocks, all of them into `out`: with

@@ -131,7 +131,7 @@ std::uint64_t Group::begin(const Request& request) {
     CallSignature& own = signature(rank_);
     own = {request.count, request.fingerprint, request.history, kOrdinary,      0,
            request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}};
-    // What a collective does not look at cannot make it differ.
+    // A field that a collective does not use cannot make it differ.
     if (reduces(request.what)) own.op = request.op;
     if (request.what == Collective::Broadcast) own.root = static_cast<std::uint8_t>(request.root);
     const std::uint64_t position = ring_position_;
@@ -195,7 +195,7 @@ void Group::compare() {
     for (int r = 0; r < ranks(); ++r) {
         if (signature(r).agrees(own)) continue;
         // Every rank notices, as all compare the same signatures; the first one's text stays.
-        phases_.fail("the ranks disagree about what to do");
+        phases_.fail("the ranks disagree about the call");
         throw Disagreement("rank " + std::to_string(r) + "'s call differs from that of " + "rank " +
                            std::to_string(rank_));
     }

@@ -1,4 +1,4 @@
-// What a rank may ask of a shared-memory group.
+// The requests of a rank to a shared-memory group.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
         throw std::invalid_argument("a group must have 1 to 64 ranks, not " +
                                     std::to_string(ranks));
     if (sizes.small_bytes == 0) sizes.small_bytes = kSmallBytes;
-    // What is only copied is not looked at again by the rank that has it in its cache, so that
+    // Data that is only copied is not looked at again by the rank that has it in its cache, so that
     // fewer phases count for more.
     const std::size_t copied_bytes = sizes.batch_bytes == 0 ? kBatchBytes : sizes.batch_bytes;
     if (sizes.batch_bytes == 0)

@@ -61,7 +61,8 @@ class Segment {
     Segment& operator=(const Segment&) = delete;
 
     int ranks() const { return ranks_; }
-    // What messages call a rank of this segment: its number in a larger group, if it has names.
+    // The name of a rank of this segment in messages: its number in a larger group, if it has
+    // names.
     std::string name(int rank) const;
     // Names all ranks. Before any other call.
     void rename(std::vector<int> names) { names_ = std::move(names); }

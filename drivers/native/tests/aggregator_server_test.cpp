@@ -57,8 +57,8 @@ void test_strays() {
     if (datagrams::UdpSocket().can_segment()) CHECK(served.totals().strays > 0);
 }
 
-// The kernel steers what is not joined; what it does not steer is handed over, so sums alone would
-// not show it.
+// The kernel steers datagrams that are not joined; those that it does not steer are handed over, so
+// sums alone would not show it.
 void test_steering(const datagrams::Address& loopback = {kLoopback, 0}) {
     const Shape shape{2, 4, 64};
     for (const bool joined : {false, true}) {
@@ -116,7 +116,7 @@ void test_refusals_are_limited() {
             while (!batch.flush()) {
             }
         }
-        // What the socket's buffer holds is taken.
+        // Datagrams in the socket's buffer are taken.
         while (served.counter(Counter::FramesIn) + 500 < i) std::this_thread::yield();
     }
     while (!batch.flush()) {

@@ -1,5 +1,5 @@
-// Datagrams joined and not, over loopback: all arrive as they were, with few calls, and what cannot
-// be sent is noticed.
+// Datagrams joined and not, over loopback: all arrive as they were, with few calls, and failures to
+// send are noticed.
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <sched.h>
@@ -242,7 +242,7 @@ void test_addresses() {
     }
     CHECK(Address::parse("fe80::1%lo", 1).zone() == if_nametoindex("lo"));
     CHECK(Address::parse("10.1.2.3", 1) == Address(0x0A010203, 1));
-    // What the kernel has written there before makes no difference.
+    // The kernel's earlier value there makes no difference.
     Address again = Address::parse("fd00::1", 4700);
     const Address ipv4(kLoopback, 4700);
     std::memcpy(again.put(), ipv4.get(), ipv4.bytes());

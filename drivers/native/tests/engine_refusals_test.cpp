@@ -1,4 +1,4 @@
-// Whom an engine refuses, and how often: never for less than a whole JOIN, and within a rate.
+// Refusals of an engine, and their rate: never for less than a whole JOIN, and within a rate.
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -58,7 +58,7 @@ std::uint64_t counter(SoftEngine& engine, Counter number) {
     return engine.read(registers::kCounterBase + 8 * place);
 }
 
-// What is judged first: length, checksum, then the version.
+// The order of checks: length, checksum, then the version.
 void test_order() {
     SoftEngine engine({.workers = 4, .lanes = 4, .jobs = 2, .slots = 8});
     configured(engine);

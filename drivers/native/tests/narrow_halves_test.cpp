@@ -16,7 +16,7 @@ using afflux::narrow::HalfType;
 
 namespace {
 
-// What the bits of a half stand for, from the type's definition.
+// The value of a half's bits, from the type's definition.
 float value_of(Half half, HalfType type) {
     const int mantissa_bits = type == HalfType::Float16 ? 10 : 7;
     const int bias = type == HalfType::Float16 ? 15 : 127;

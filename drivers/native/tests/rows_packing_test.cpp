@@ -1,4 +1,4 @@
-// Rows in shuffled blocks: each block has one place, and what is packed comes out as it was.
+// Rows in shuffled blocks: each block has one place, and packing and unpacking returns the rows.
 #include <cstdint>
 #include <numeric>
 #include <random>

@@ -89,7 +89,8 @@ void test_the_largest_sums() {
                 for (std::size_t i = 0; i < expected.size(); ++i) {
                     CHECK(got.sums[i] == sums[expected[i]]);
                 }
-                // What is taken is gone from the ranks that have offered it, and nothing else is.
+                // Elements that are taken are gone from the ranks that have offered them, and
+                // nothing else is.
                 for (const std::vector<float>& each : tensors) {
                     const std::vector<std::int64_t> own = largest(each, count);
                     const std::vector<float> before = at(each, own);

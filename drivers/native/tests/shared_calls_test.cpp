@@ -54,7 +54,7 @@ void test_an_operation() {
         while (status == AFFLUX_NOT_YET)
             status = rank.calls.advance(rank.calls.group, 2, 1000, &rank.outcome);
         CHECK(status == AFFLUX_OVER && rank.tensor[0] == 9.0f);
-        // What is over stays over.
+        // A call that is over stays over.
         CHECK(rank.calls.advance(rank.calls.group, 1, 0, &rank.outcome) == AFFLUX_OVER);
         CHECK(rank.calls.advance(rank.calls.group, 2, 0, &rank.outcome) == AFFLUX_OVER);
         CHECK(rank.calls.in_progress(rank.calls.group) == 0);
@@ -175,7 +175,7 @@ void test_refused() {
     });
 }
 
-// Whoever has the calls may have them after the group.
+// The calls may live longer than the group.
 void test_closed() {
     const auto segment = make_segment(2);
     in_threads(2, [&](int r) {

@@ -158,7 +158,7 @@ Bytes reduced(const Plan& plan, const std::vector<Bytes>& tensors) {
     }
 }
 
-// What a rank gives, one tensor or one for each rank, and what it must get.
+// A rank's contribution, one tensor or one for each rank, and its expected result.
 struct Expectation {
     std::vector<std::vector<Bytes>> given;  // by rank
     std::vector<std::vector<Bytes>> results;

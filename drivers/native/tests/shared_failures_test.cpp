@@ -1,4 +1,4 @@
-// What a group does when ranks disagree, give up, are late, leave, or were forked.
+// A group whose ranks disagree, give up, are late, leave, or were forked.
 #include <sys/wait.h>
 
 #include <atomic>

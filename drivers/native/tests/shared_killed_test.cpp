@@ -25,7 +25,7 @@ using shared::Clock;
 constexpr auto kBound = 10s;
 constexpr std::size_t kReachable = std::size_t{1} << 19;
 
-// What a rank's process reports, in memory that the parent sees.
+// A rank process's report, in memory that the parent sees.
 struct Report {
     std::atomic<std::uint64_t> operations;
     char text[256];

@@ -1,4 +1,4 @@
-// Ranks of a shared-memory group as threads, tensors for them, and what they must get.
+// Ranks of a shared-memory group as threads, tensors for them, and their expected results.
 #pragma once
 
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ void in_threads(int ranks, const Work& work) {
     for (std::thread& thread : threads) thread.join();
 }
 
-// What a tensor is made of.
+// The content of a tensor.
 struct Case {
     codec::Dtype dtype;
     codec::Op op;
@@ -95,7 +95,7 @@ inline Bytes make_tensor(const Case& given, std::uint64_t seed) {
     return tensor;
 }
 
-// What all ranks must get, from the codec alone.
+// The expected result at all ranks, from the codec alone.
 inline Bytes expected(const Case& given, const std::vector<Bytes>& tensors) {
     const codec::Numbers numbers(static_cast<int>(tensors.size()), given.dtype, given.op);
     const std::size_t blocks = codec::blocks_of(given.count);

@@ -1,4 +1,4 @@
-// What programs that time a shared-memory group have in common: ranks as processes, and arguments.
+// Common parts of programs that time a shared-memory group: ranks as processes, and arguments.
 #pragma once
 
 #include <sys/mman.h>

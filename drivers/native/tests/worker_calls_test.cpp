@@ -144,7 +144,7 @@ void test_a_closed_worker_takes_nothing() {
     CHECK(std::string(rank.outcome.text).find("closed") != std::string::npos);
 }
 
-// What has begun and is not over has no result.
+// A call that has begun and is not over has no result.
 void test_closing_does_not_end_what_has_begun() {
     Rank rank(1);
     std::vector<float> tensor(5000, 2.5F);

@@ -88,7 +88,7 @@ class Incast {
         return now_ - started;
     }
 
-    // What the aggregator's port needs for the packets of such a sum.
+    // The room that the packets of such a sum need at the aggregator's port.
     double least(std::size_t count) const {
         const std::size_t packets = (count + 64 * kLanes - 1) / (64 * kLanes);
         const std::size_t bytes = packets * (packet::datagram_bytes(kLanes) + kHeaders);
@@ -203,7 +203,7 @@ class Incast {
     double now_ = 0;
 };
 
-// What sums of 2**18 ones take and lose when the windows have seen some.
+// The time and losses of sums of 2**18 ones, once the windows have seen some.
 struct Found {
     double of_limit;     // the aggregator's port's least time for their packets, by theirs
     double lost;         // share of the workers' packets
@@ -250,7 +250,7 @@ void test_a_queue_that_holds_all() {
     }
 }
 
-// What cables lose does not make windows narrow.
+// Packets lost by cables do not make windows narrow.
 [[maybe_unused]] void test_losses_by_chance() {
     const Found few = measured({.ranks = 4, .queue = 1 << 20, .lost = 0.01});
     CHECK(few.of_limit > 0.7);

@@ -92,8 +92,8 @@ void test_results_that_wait_to_be_read_are_not_asked_for() {
     CHECK(one.session.counts.probes == 0);
 }
 
-// An aggregator says that a contribution is missing, and then that it has come after all. What is
-// sent again is the contribution as it was, though the next one is made in its place.
+// An aggregator says that a contribution is missing, and then that it has come after all. A packet
+// that is sent again is the contribution as it was, though the next one is made in its place.
 void test_what_is_sent_again_is_as_it_was() {
     constexpr unsigned kLanes = 2;
     // Both lanes, then one: the packets have different lengths.
@@ -185,7 +185,7 @@ class Impatient final : public worker::Dialogue {
     bool asked_ = false;
 };
 
-// What lies unread is read first, but a socket that is flooded is never read out.
+// Unread packets are read first, but a socket that is flooded is never read out.
 void test_a_flood_does_not_keep_a_worker_from_asking() {
     constexpr std::size_t kFlood = 48'000, kAtATime = 1'000, kRoom = 64 << 20;
     const std::vector<std::uint8_t> noise(1);

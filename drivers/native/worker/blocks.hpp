@@ -13,7 +13,7 @@
 
 namespace afflux::worker {
 
-// What is reduced, over how many ranks, and where it is in memory.
+// A reduction: its operation, its number of ranks, and its place in memory.
 struct Tensor {
     codec::Dtype dtype;
     codec::Op op;
@@ -46,8 +46,8 @@ class Blocks {
     // Whether agreed words carry exponents, and 255 asks for class counts.
     bool floating() const { return floating_; }
 
-    // Finds out which of so many adjacent blocks are present, and their exponents. What lies beyond
-    // the tensor is left out. In place, those that are not present become the zeros that they are
+    // Finds out which of so many adjacent blocks are present, and their exponents. Elements beyond
+    // the tensor are left out. In place, those that are not present become the zeros that they are
     // in the result unless another rank has some there.
     void scan(std::size_t first, std::size_t blocks);
 
@@ -74,7 +74,7 @@ class Blocks {
     // Makes a block of the result zeros.
     void clear(std::size_t block);
 
-    // What this worker adds to the class counts of a block.
+    // This worker's contribution to the class counts of a block.
     void count_classes(std::size_t block, std::int32_t* out) const;
 
     // Puts the elements of adjacent blocks' sums into the result.

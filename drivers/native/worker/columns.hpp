@@ -31,11 +31,12 @@ class Columns {
                              std::int32_t* blocks);
 
     // Takes the sums of the round that the last `contribute` of this slot was for. Throws
-    // Misbehaved if other lanes are present than were agreed on: whoever named a block sends it.
+    // Misbehaved if other lanes are present than were agreed on: the worker that named a block
+    // sends it.
     void take(std::size_t slot, wire::Present present, const std::int32_t* blocks);
 
   private:
-    // What the last result of a slot agreed on for one lane.
+    // The agreement of the last result of a slot for one lane.
     struct Agreed {
         std::size_t block;
         std::uint8_t low;  // byte of the agreed word: 255 less the exponent

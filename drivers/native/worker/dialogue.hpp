@@ -1,4 +1,4 @@
-// What a worker and its aggregator send each other until the worker has what it wants.
+// The exchange between a worker and its aggregator until the worker's request is answered.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@ class Refused : public std::runtime_error {
     std::uint32_t cause;  // a wire::Refusal, if it is a known one
 };
 
-// What JOINED states of a job: workers, lanes, slots, credit, address and port of the group or 0.
+// The fields of a job in JOINED: workers, lanes, slots, credit, address and port of the group or 0.
 using JobTerms = std::array<std::uint32_t, 6>;
 
 // The aggregator has another job under this number than the worker expects.

@@ -1,4 +1,4 @@
-// What ranks compare of an operation (protocol, section 9).
+// The fields of an operation that ranks compare (protocol, section 9).
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,7 @@ void Line::close() {
 }
 
 void Line::open(Dialogue& dialogue) {
-    // What an earlier dialogue has left has no answer to wait for.
+    // Packets of an earlier dialogue have no answer to wait for.
     batch_.clear();
     dialogue_ = &dialogue;
     dialogue.open(monotonic_now(), *this);

@@ -22,7 +22,7 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
     return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
 }
 
-// Losses of one packet that are no chance any more, though the probes for it are answered.
+// Losses of one packet too many for chance, though the probes for it are answered.
 constexpr unsigned kVanishes = 30;
 
 }  // namespace

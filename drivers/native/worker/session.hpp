@@ -42,7 +42,7 @@ struct JobRun {
 
     bool has_group() const { return group_host != 0; }
 
-    // What JOINED must state.
+    // The content that JOINED must have.
     JobTerms terms() const;
 
     // Throws std::invalid_argument if a number is out of range.

@@ -37,7 +37,7 @@ void UdpLoop::run(double until) {
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
             Line& line = *lines_[serving_];
             reads_[serving_] = readable_[serving_] ? reads_[serving_] + 1 : 0;
-            // What is asked for may lie unread in the socket, but not for ever if it is flooded.
+            // Answers may lie unread in the socket, but not for ever if it is flooded.
             const bool read_out = !readable_[serving_] || reads_[serving_] >= kDrainReads;
             if (read_out && time >= line.next_timer()) line.expire(time);
             if (!line.idle() && line.too_long() != 0) return;

@@ -79,7 +79,7 @@ class Window {
     }
 
     static constexpr double kLoss = 0.5;
-    // What keeps a path of 1 Gbit/s busy for 0.1 ms.
+    // Packets that keep a path of 1 Gbit/s busy for 0.1 ms.
     static constexpr double kLeast = 8;
     // Of so many packets:
     static constexpr unsigned kSeen = 256;

@@ -21,12 +21,12 @@ class _FixedPoint(Compressor):
     are summed as they are, not turned back at each hop. The ranks agree on the largest magnitude of
     each group of elements, of which all integers of the group are multiples of one power of two.
 
-    * Bias: biased, as rounding to nearest is; what it leaves of an element, at most half of that
+    * Bias: biased, as rounding to nearest is; the remainder of an element, at most half of that
       power, stays, exactly. Sums are exact; the average is rounded once to float32.
     * Volume: a word for as many elements as have room in it, with as many bits more as the sum of
       the ranks needs: int8 has 3 in a word at 2 to 4 ranks, 2 beyond; int4 6 at 2 ranks, 5 at 4,
-      4 up to 18; int12 2 up to 16. What room there is beyond that makes multiples finer. Besides, a
-      word for each block of 64. Blocks of zeros are not sent.
+      4 up to 18; int12 2 up to 16. Room beyond that makes multiples finer. Besides, a word for each
+      block of 64. Blocks of zeros are not sent.
     * Cost: three passes over the tensor, of vector instructions, and a short sum before the sum.
     """
 

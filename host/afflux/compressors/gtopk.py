@@ -14,8 +14,8 @@ with the same result to the bit:
 
 **Conservation.** What was in a rank's tensor before is in the sum that all ranks take, or still in
 that tensor, exactly. For that the offers are integers, multiples of a power of two that all ranks
-agree on, and so few bits wide that neither their sum nor its conversion to float32 rounds; what an
-offer leaves of an element stays behind with the rank.
+agree on, and so few bits wide that neither their sum nor its conversion to float32 rounds; the
+remainder of an element stays with the rank.
 """
 
 import math
@@ -74,7 +74,7 @@ def take_global_top_k(
     elements.
 
     Args:
-        tensor: Flat float32, contiguous. What is taken is subtracted from it.
+        tensor: Flat float32, contiguous. The elements that are taken are subtracted from it.
         count: How many elements each rank offers, and how many are taken at most; the same at all
             ranks. Fewer are taken where the sums of others are zero.
         group: The group; None for the default group.
@@ -82,8 +82,7 @@ def take_global_top_k(
             what is taken.
         bounds: This rank's, of the steps before. They do not change what is taken.
 
-    Returns:
-        What was taken; the same at all ranks.
+    Returns: The elements that were taken; the same at all ranks.
 
     Raises:
         ValueError: The count is not from 1 to all elements; or the tensor is not flat float32. Or
@@ -174,7 +173,7 @@ def agreed_quantum(
             ranks.
         FloatingPointError: An offer is infinite or NaN, at any rank.
     """
-    # The maximum of what is no number is not defined; infinity is.
+    # A maximum with NaN is undefined, so NaN becomes infinity.
     most = offered.abs().max().nan_to_num(nan=math.inf, posinf=math.inf)
     halves = [len(offered) >> 31, len(offered) & _HALF, elements >> 31, elements & _HALF]
     # Floats that are not negative are in the order of their bits.

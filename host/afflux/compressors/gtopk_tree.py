@@ -47,14 +47,14 @@ def take_by_tree(
     """Take elements of the ranks' sum out of the ranks' tensors: what is left at the tree's root.
 
     Args:
-        tensor: Flat float32, contiguous, of at most 2**31 elements. What is taken is subtracted.
+        tensor: Flat float32, contiguous, of at most 2**31 elements. The elements that are taken are
+        subtracted.
         count: How many elements each rank offers, each merge keeps, and are taken at most; the same
             at all ranks.
         group: The group; None for the default group.
         bounds: This rank's, of the steps before. They do not change what is taken.
 
-    Returns:
-        What was taken; the same at all ranks.
+    Returns: The elements that were taken; the same at all ranks.
 
     Raises:
         ValueError: The count is not from 1 to all elements; or the tensor is not as it has to be.
@@ -92,7 +92,7 @@ def _up_and_down(
     """Return the root's list, and the places of this rank's offers that have come through to it."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     lists = [own]
-    # What came from whom, in the order of the merges.
+    # The offers received and their senders, in the order of the merges.
     came: list[tuple[int, np.ndarray]] = []
     parent = None
     stride = 1

@@ -15,8 +15,8 @@ __all__ = ["BFloat16", "Float16"]
 class _Half(Compressor):
     """All elements, rounded to nearest, ties to even, and summed in a narrow type.
 
-    * Bias: biased, as rounding to nearest is; what it leaves of an element stays, exactly. The
-      group rounds its sum once (by Gloo: once for each rank after the first), the same at all
+    * Bias: biased, as rounding to nearest is; the remainder of an element stays, exactly. The group
+      rounds its sum once (by Gloo: once for each rank after the first), the same at all
       ranks: that is lost, at most half a unit in the last place of the sum.
     * Volume: 2 bytes for each element by Gloo and in shared memory; 4 in packets, whose integers
       have 32 bits (`docs/protocol.md`, section 8.2): there `int8` with 12 bits is half as much.

@@ -41,7 +41,7 @@ def search(magnitudes: torch.Tensor, count: int, passes: int = PASSES) -> Search
 
     Args:
         magnitudes: Flat, none negative, all finite.
-        count: How many are wanted, from 1 to all.
+        count: Number of elements to take, from 1 to all.
         passes: How many thresholds are tried.
     """
     mean, most = float(magnitudes.mean()), float(magnitudes.max())

@@ -23,9 +23,9 @@ class RandomK(DrawnSelector):
     and the draw costs k steps. The ranks draw alike, from a seed that they share and the number of
     draws so far, so the places are not sent.
 
-    * Bias: as it is, biased, and what is not drawn is kept. `scaled` makes it unbiased: what is
-      drawn counts for the elements of its part, and nothing is kept. Its variance is that of one
-      element for the sum of k-th parts: for small densities use the first.
+    * Bias: as it is, biased, and elements that are not drawn are kept. `scaled` makes it unbiased:
+      what is drawn counts for the elements of its part, and nothing is kept. Its variance is that
+      of one element for the sum of k-th parts: for small densities use the first.
     * Volume: the values alone, one after the other: 4 bytes for each, and less in another form.
     * Cost: k random numbers, and k elements out of their places and back.
 

@@ -14,8 +14,8 @@ class Bounds:
 
     Where a tensor's largest are sought step after step, its last bound is a good guess of the next
     one, and spares a sample: OkTopk's reused thresholds (Li and Hoefler, PPoPP 2022). There a
-    threshold is taken as it is for many steps; here it only says where to look first, so what is
-    selected is the same as without.
+    threshold is taken as it is for many steps; here it only says where to look first, so the
+    selection is the same as without.
     """
 
     def __init__(self) -> None:

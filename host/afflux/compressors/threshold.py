@@ -22,7 +22,7 @@ class Threshold(Selector):
     * Cost: four passes over the tensor, two of them over a byte for each element.
 
     Args:
-        bound: Above 0. What is no number counts as beyond it, so that it comes to light.
+        bound: Above 0. NaN counts as beyond it, so that it comes to light.
 
     Raises:
         ValueError: The bound is not above 0, or not finite.

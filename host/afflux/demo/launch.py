@@ -21,7 +21,7 @@ class Run:
     Attributes:
         name: Heading of its column.
         url: Its aggregator; empty for Gloo.
-        ranks: What each rank wrote, in order of rank.
+        ranks: The output of each rank, in order of rank.
         weights: All weights in one array, float32.
     """
 

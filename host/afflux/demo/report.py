@@ -1,4 +1,4 @@
-"""What the demonstration shows, and what it checks."""
+"""The steps and checks of the demonstration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Check:
     """Something that must hold.
 
     Attributes:
-        claim: What must hold, in words.
+        claim: The condition, in words.
         holds: Whether it does.
     """
 

@@ -41,7 +41,7 @@ def _nothing() -> None: ...
 
 @dataclass(eq=False)
 class GroupRecord:
-    """What the recorder knows of one group.
+    """The recorder's data of one group.
 
     Attributes:
         name: As torch has it.
@@ -54,7 +54,7 @@ class GroupRecord:
         failure: Text of the error that ended it; empty if none did.
         failure_kind: Class name of that error.
         missing_ranks: Ranks of the group for which that operation waited.
-        doing: What each rank was doing then, where known, by rank.
+        doing: The call of each rank then, where known, by rank.
     """
 
     name: str

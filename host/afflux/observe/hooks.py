@@ -1,8 +1,8 @@
 """Functions of the user's that are called before and after each call, and when a group fails.
 
 An error in a hook is logged with its traceback, and changes nothing else: the collective goes on,
-and the hook is called again next time. What a hook itself calls in the group is carried out without
-hooks. KeyboardInterrupt and SystemExit pass through.
+and the hook is called again next time. Calls that a hook itself makes in the group are carried out
+without hooks. KeyboardInterrupt and SystemExit pass through.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What is known of one call of a collective, from the moment it is asked for."""
+"""The record of one call of a collective, from the moment it is asked for."""
 
 import time
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Observation:
         started_ns: When it began.
         ended_ns: When it was over.
         error: Text of its error; empty if it has none.
-        blocks: What its reduction added to the reducer's counts, such as `blocks_present`.
+        blocks: Increments of the reducer's counts by its reduction, such as `blocks_present`.
     """
 
     __slots__ = (

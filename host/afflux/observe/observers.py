@@ -221,9 +221,9 @@ class Observers:
         """Tell everybody that the group has ended with an error. Only the first time counts.
 
         Args:
-            error: What ended it.
+            error: The error that ended it.
             missing: The ranks for which the operation waited; the error's own `ranks` if empty.
-            doing: What each rank was doing, by rank, as far as it is known.
+            doing: The call of each rank, by rank, as far as it is known.
         """
         if self._failed:
             return

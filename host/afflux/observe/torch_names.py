@@ -42,7 +42,8 @@ _KNOWN = frozenset(
         "send",
     }
 )
-"""What `fr_trace` takes, of all versions since 2.13; it ends with an error at any other."""
+"""The version that `fr_trace` takes, of all versions since 2.13; it ends with an error at any
+other."""
 
 # It compares such entries by this name alone.
 _UNKNOWN = "coalesced"

@@ -18,7 +18,7 @@ class Gradients:
         plan: Where each lies.
         shapes: Of the parameters.
         group: Over which to average. Nobody else may use it.
-        compressor: Averages a part of each message; what it leaves is added to the next gradient if
+        compressor: Averages a part of each message; the remainder is added to the next gradient if
             it is biased. None: everything is averaged.
     """
 

@@ -10,11 +10,10 @@ __all__ = ["WeakHook"]
 class WeakHook:
     """Calls a method of an object, as long as the object lives.
 
-    What is copied or pickled with the model is a call that does nothing, and needs no Afflux to be
-    loaded.
+    A copy or pickle of the model gets a call that does nothing, and needs no Afflux to be loaded.
 
     Args:
-        owner: Whose method it is.
+        owner: The object whose method it is.
         method: Its name.
         first: Arguments before those of the call.
     """

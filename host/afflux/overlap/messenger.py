@@ -48,7 +48,7 @@ class Messenger:
         messages: By priority; the same at all ranks.
         carry_out: Sums one message, collectively, in the thread.
         group: In which to agree. Nobody else may use it.
-        fingerprint: What all ranks must have in common.
+        fingerprint: Must be the same at all ranks.
         in_order: Whether priorities count; otherwise messages are taken as they come to be ready.
         finished: Called in the thread after each message, before its end is known.
         timeout_s: Longest that the end of the last round is waited for, when all else is over.
@@ -89,7 +89,7 @@ class Messenger:
 
     @property
     def failure(self) -> MessagesFailed | None:
-        """What has ended the thread; None if nothing has."""
+        """The error that has ended the thread; None if nothing has."""
         return self._failure
 
     @property
@@ -249,8 +249,8 @@ class Messenger:
 
         def more() -> bool:
             ready = self._ready_count
-            # What is ready here is not what is ready elsewhere: another offer of the same would
-            # bring nothing, until all ranks have everything.
+            # Messages that are ready here need not be ready elsewhere: another offer of the same
+            # would bring nothing, until all ranks have everything.
             enough = ready > known if fruitful else ready > offered
             return enough or ready == len(agreed) or self._stopping
 

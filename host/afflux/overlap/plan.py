@@ -23,7 +23,7 @@ class Message:
         dtype: Of its elements.
         start, stop: Where it lies among the gradients of its dtype.
         parts: For each parameter in it: its number, and its first and last element, exclusively.
-        text: What is in it, for messages and tables.
+        text: Its content, for messages and tables.
     """
 
     number: int

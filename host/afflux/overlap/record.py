@@ -1,4 +1,4 @@
-"""What a model's training was busy with: computing, sending, and waiting for what is sent."""
+"""The time of a model's training: computing, sending, and waiting for messages."""
 
 import threading
 import time
@@ -45,7 +45,7 @@ class Record:
 
     Attributes:
         rounds: Backward passes whose gradients were averaged.
-        wall_s: What to add to a span's time for the time of day.
+        wall_s: Seconds to add to a span's time for the time of day.
     """
 
     def __init__(self, with_spans: bool) -> None:

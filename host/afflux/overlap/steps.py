@@ -50,7 +50,7 @@ class GradientsChanged(AffluxError):
 
 @dataclass(frozen=True)
 class _Deferred:
-    """What a parameter's step needs, beside its gradient."""
+    """The needs of a parameter's step, beside its gradient."""
 
     parameter: torch.Tensor
     optimizer: Optimizer
@@ -72,7 +72,7 @@ class DeferredSteps:
     Attributes:
         pending: Parameters whose step was asked for and has not been done, by `id`.
         owned: The `id` of each parameter that the optimisers have.
-        wanted: What is to be watched, by `id`: these parameters, and gradients before a step.
+        wanted: The tensors to watch, by `id`: these parameters, and gradients before a step.
         replaceable: The gradients of steps that are deferred, by `id`: they may be overwritten.
 
     Raises:
@@ -115,7 +115,7 @@ class DeferredSteps:
 
     def _handle(self, optimizer: Optimizer) -> None:
         handle = optimizer.register_step_pre_hook(self._before_step)
-        # What other hooks see must be what this one has left.
+        # Other hooks must see the output of this one.
         hooks: Any = optimizer._optimizer_step_pre_hooks
         hooks.move_to_end(handle.id, last=False)
         optimizer.register_step_post_hook(self._after_step)
@@ -272,7 +272,7 @@ class DeferredSteps:
             GradientsChanged: It has been changed meanwhile.
         """
         if id(parameter) not in self._gathered or parameter.grad is None:
-            # What has no gradient any more has no step either.
+            # A parameter that has lost its gradient has no step either.
             return False
         _, gradient, version = self._gathered[id(parameter)]
         if parameter.grad is not gradient or gradient._version != version:
@@ -306,7 +306,7 @@ class DeferredSteps:
 
 
 class _CompleteState:
-    """What an optimiser is copied or pickled by, once its deferred steps are done."""
+    """The methods that copy or pickle an optimiser, once its deferred steps are done."""
 
     def __init__(self, steps: DeferredSteps, optimizer: Optimizer) -> None:
         self._steps = weakref.ref(steps)

@@ -25,7 +25,7 @@ def write_timeline(path: Path, record: Record, rank: int, texts: dict[str, str])
         path: A file, which is replaced; its folder is made.
         record: With spans.
         rank: Number of the process in the timeline.
-        texts: What is in each message, by its number.
+        texts: The content of each message, by its number.
 
     Raises:
         OSError: The file cannot be written.

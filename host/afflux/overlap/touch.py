@@ -77,17 +77,17 @@ _METHODS = frozenset(
 """Methods and functions that do not."""
 
 _OVERWRITING = frozenset({"_foreach_zero_", "detach_", "zero_"})
-"""What does not look at the elements that it replaces."""
+"""Operators that ignore the elements that they replace."""
 
 
 class Touches(TorchFunctionMode):
     """Calls a function with the tensors, of those that are looked for, that an operation takes.
 
     Args:
-        touched: Gets them. What it does itself is not looked at.
+        touched: Gets them. Its own operators are not looked at.
 
     Attributes:
-        wanted: What is looked for, by `id`. Others may change it.
+        wanted: The tensors to look for, by `id`. Others may change it.
         replaceable: The same, of tensors that may be overwritten without being noticed.
     """
 

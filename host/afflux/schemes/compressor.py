@@ -1,4 +1,4 @@
-"""What a compressor is: it takes a part of the ranks' tensors, and averages that part.
+"""The interface of compressors: each takes a part of the ranks' tensors, and averages that part.
 
 Every compressor removes from a rank's tensor exactly what it has given of it. So whoever keeps the
 rest, and adds it to the next tensor, has error feedback (Seide et al., "1-Bit Stochastic Gradient
@@ -45,7 +45,7 @@ class Compressor(SchemePart, ABC):
     """A way to average less than everything. All ranks have an equal one, for the same tensors.
 
     Attributes:
-        word: What it is called in AFFLUX_SCHEME.
+        word: Its name in AFFLUX_SCHEME.
         biased: Whether the average of what is given differs, in expectation, from the tensors'.
             Then what is left has to be kept, or training goes astray.
         density: Share of the elements that it gives, above 0 and at most 1; None if it gives all,
@@ -91,7 +91,7 @@ class Selector(SchemePart, ABC):
     """Which elements a rank gives, whole; the others it keeps. No communication.
 
     Attributes:
-        word: What it is called in AFFLUX_SCHEME.
+        word: Its name in AFFLUX_SCHEME.
         biased: As for a compressor.
         density: As for a compressor.
     """

@@ -1,4 +1,4 @@
-"""What a scheme keeps for each gradient, from one step to the next."""
+"""The memory of a scheme for each gradient, from one step to the next."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -10,8 +10,8 @@ __all__ = ["Memory"]
 class Memory:
     """Tensors of zeros beside flat tensors, which follow the pieces of these.
 
-    DDP forms its buckets anew after the first step. What was kept for a parameter then moves on to
-    the bucket that has it.
+    DDP forms its buckets anew after the first step. A parameter's memory then moves on to the
+    bucket that has it.
     """
 
     def __init__(self) -> None:

@@ -19,10 +19,10 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Scheme:
-    """How one model's gradients are averaged, and what this rank has left of them.
+    """A scheme for one model's gradients, and this rank's residuals.
 
     Args:
-        compressor: What is given in a step. Used for this scheme alone.
+        compressor: Sends a part of each gradient in a step. Used for this scheme alone.
         feedback: Whether what is left is added to the next gradient of the same parameter; default:
             if the compressor is biased.
         momentum: If not 0, what is summed up at the rank is the gradients' momentum, and the
@@ -86,8 +86,8 @@ class Scheme:
         Raises:
             ValueError: The gradients are neither float32, float16 nor bfloat16; or, in the first
                 call, the ranks have different schemes.
-            FloatingPointError: A gradient is not finite; what is kept for this bucket stays as it
-                was. Buckets of the same step before it have given theirs.
+            FloatingPointError: A gradient is not finite; the memory of this bucket stays as it was.
+                Buckets of the same step before it have given theirs.
         """
         self._agree()
         parameters = bucket.parameters()
@@ -106,12 +106,12 @@ class Scheme:
 
         Args:
             tensor: Contiguous, float32, float16 or bfloat16.
-            name: What is kept is kept for this name. A name that comes again begins a step.
+            name: The memory is kept under this name. A name that comes again begins a step.
 
         Raises:
             ValueError: The tensor is not as it has to be, or had another size before; or, in the
                 first call, the ranks have different schemes.
-            FloatingPointError: An element is not finite; what is kept stays as it was.
+            FloatingPointError: An element is not finite; the memory stays as it was.
         """
         if not tensor.is_contiguous():
             raise ValueError(f"tensor {name!r} {tuple(tensor.shape)} is not contiguous")
@@ -162,7 +162,7 @@ class Scheme:
 
         Args:
             module: The model whose gradients will be averaged; None if there is none.
-            state: What was saved.
+            state: The saved state.
 
         Raises:
             ValueError: The model has no parameter of a name or size that was saved.

@@ -15,9 +15,9 @@ __all__ = ["Selected"]
 class Selected(Compressor):
     """The elements that a selector takes, averaged by a compressor for whole tensors.
 
-    What the selector leaves, and what the compressor leaves of the rest, stays in the tensor. The
-    group sums a tensor with zeros in it, of which blocks that are zero at a rank are not sent; or
-    only the elements, if all ranks know which they are.
+    The remainders of the selector, and of the compressor after it, stay in the tensor. The group
+    sums a tensor with zeros in it, of which blocks that are zero at a rank are not sent; or only
+    the elements, if all ranks know which they are.
 
     Args:
         selector: Which elements.
@@ -71,7 +71,7 @@ class Selected(Compressor):
         try:
             self._values.take(offer, average, group)
         finally:
-            # What is selected had become zero, so this is exact; also if the sum has failed.
+            # Selected elements had become zero, so this is exact; also if the sum has failed.
             tensor[places] = offer[places]
             offer[places] = 0.0
         return places

@@ -2,7 +2,7 @@
 
     seconds = steps * latency + (bytes through a port) / rate
 
-What passes a rank's port follows from how the bytes travel. With R bytes of results, which every
+The traffic of a rank's port follows from how the bytes travel. With R bytes of results, which every
 rank receives, and O bytes of offers of all N ranks together:
 
     aggregator       max(R, O / N)                its port carries what it must; so does a rank's
@@ -52,7 +52,7 @@ def carried(step: StepTraffic, ranks: int) -> float:
 
 
 class Costs:
-    """What a group's steps cost, as far as it is known.
+    """The cost of a group's steps, as far as it is known.
 
     Args:
         ranks: How many there are.

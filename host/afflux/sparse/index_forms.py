@@ -26,7 +26,7 @@ _WIRE_BYTES = wire.BLOCK_BYTES // wire.BLOCK_ELEMENTS
 
 @dataclass(frozen=True)
 class Rows:
-    """What all ranks know of a sparse sum before it.
+    """The facts about a sparse sum that all ranks know before it.
 
     Attributes:
         all: Of the whole tensor; at least 1.
@@ -48,9 +48,9 @@ class StepTraffic:
     """The bytes of one step, as far as they are sent.
 
     Attributes:
-        way: What carries it.
-        results: What every rank receives.
-        offers: What all ranks send, together.
+        way: Its carrier.
+        results: Bytes that every rank receives.
+        offers: Bytes that all ranks send, together.
         gathered: Whether the results are the offers, one after the other.
     """
 
@@ -76,12 +76,12 @@ class Form:
 
     @property
     def index_bytes(self) -> int:
-        """What every rank receives to know the union."""
+        """The bytes that every rank receives to know the union."""
         return round(sum(step.results for step in self.steps[:-1]))
 
     @property
     def value_bytes(self) -> int:
-        """What every rank receives of values."""
+        """The bytes of values that every rank receives."""
         return round(self.steps[-1].results)
 
 
@@ -99,11 +99,12 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
 
     Args:
         rows: Of the sum.
-        indices: What carries sums and gatherings of int32.
-        values: What carries the sum of values.
+        indices: The carrier of sums and gatherings of int32.
+        values: The carrier of the sum of values.
     """
     sizes = [list_words(each, rows.all) for each in rows.present]
-    # What gathers takes all ranks' as long as the longest; a sum does not send the zeros behind.
+    # A carrier that gathers takes all ranks' as long as the longest; a sum does not send the zeros
+    # at the end.
     padded = indices in (Way.MEMORY, Way.GLOO)
     listed = _WORD_BYTES * (len(sizes) * max(sizes) if padded else sum(sizes))
     lists = StepTraffic(indices, listed, listed, gathered=True)

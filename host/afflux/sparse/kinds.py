@@ -1,4 +1,4 @@
-"""Which form a sparse sum takes, and what its group has learnt of sums of its kind."""
+"""The choice of a sparse sum's form, and the group's experience with sums of its kind."""
 
 import logging
 from collections import Counter
@@ -25,7 +25,7 @@ _SMALL_BYTES = 64 << 10
 
 @dataclass
 class Kind:
-    """What is known of sparse sums of one shape, dtype and reduction; the same at all ranks.
+    """The experience with sparse sums of one shape, dtype and reduction; the same at all ranks.
 
     Attributes:
         overlap: Rows of the last union, times as many as there would be if each rank had its rows

@@ -1,6 +1,6 @@
 """All-reduce of sparse COO tensors: the ranks agree on the union of their rows, and sum those.
 
-1. The ranks add up how many rows each has, and what their steps have cost so far: with that all of
+1. The ranks add up how many rows each has, and the costs of their steps so far: with that all of
    them know in which form the sum travels (`afflux.sparse.kinds`).
 2. They agree on the union of the rows, as lists or as counts (`afflux.sparse.index_forms`).
 3. The union's rows, one after the other, are an ordinary tensor. Each rank puts its rows into it,
@@ -47,7 +47,7 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
             only read.
         reduction: "sum" or "avg".
         sums: The group's dense collectives.
-        kinds: What the group has learnt of such sums.
+        kinds: The group's experience with such sums.
 
     Returns:
         The sum: sparse COO, coalesced, of the same shape, dtype and sparse dimensions, the same at
@@ -135,7 +135,7 @@ def _unpacked(room: torch.Tensor, elements: int, sums: Sums) -> torch.Tensor:
 
 
 def _not_zero(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which rows are not all zeros, and these: what is in none is no rank's, but for zeros.
+    """Return the numbers of the rows that are not all zeros, and these rows.
 
     An optimiser that leaves rows alone that no gradient has would not leave them otherwise.
     """
@@ -172,7 +172,7 @@ def _check_range(tensor: torch.Tensor) -> None:
 
 
 def _check_order(tensor: torch.Tensor, ids: torch.Tensor) -> None:
-    """Check that rows ascend and come once, as whoever makes a tensor may say without a check.
+    """Check that rows ascend and come once, as the maker of a tensor may claim without a check.
 
     Raises:
         AffluxError: They do not: rows would be lost.
@@ -185,7 +185,7 @@ def _check_order(tensor: torch.Tensor, ids: torch.Tensor) -> None:
     value = tensor.values()[at].flatten()[:1].tolist()
     raise AffluxError(
         f"a sparse tensor of shape {tuple(tensor.shape)} is said to be coalesced, but has the "
-        f"index {index}, with the value {value}, behind the index {before}"
+        f"index {index}, with the value {value}, after the index {before}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a sparse sum needs of a group: dense collectives, and how their bytes travel."""
+"""The interface of a group to a sparse sum: dense collectives, and how their bytes travel."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -9,7 +9,7 @@ __all__ = ["Sums", "Way"]
 
 
 class Way(StrEnum):
-    """What carries a group's collectives of one kind."""
+    """The carrier of a group's collectives of one kind."""
 
     SHARDS = "shards"
     """An aggregator in each host, which shares the host's port with its ranks."""
@@ -46,7 +46,7 @@ class Sums(Protocol):
     def capacity(self, elements: int) -> int:
         """Return how many elements to sum where there are so many: the rest are zeros.
 
-        Sizes that differ little are then the same, and what the group has learnt of one holds.
+        Sizes that differ little are then the same, and the group's experience with one holds.
         """
 
     def all_gather(self, tensor: torch.Tensor, counts: list[int]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """`python -m afflux_sim.board`: a simulated board alone, as a real one is without a controller.
 
-It prints where it is, and runs until SIGTERM or Ctrl-C. What is done with it is what is done with a
-board on a table: `afflux device show`, `afflux serve device`.
+It prints where it is, and runs until SIGTERM or Ctrl-C. It is used like a board on a table: `afflux
+device show`, `afflux serve device`.
 """
 
 import argparse

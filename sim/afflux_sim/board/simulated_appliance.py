@@ -61,7 +61,7 @@ a management request, takes 36 µs."""
 
 _START_S = 5e-3
 _WIRE_BYTES = 16 << 10
-"""So much may wait to go in. What comes beyond that waits in the sockets, as in a switch."""
+"""So much may wait to go in. Packets beyond that wait in the sockets, as in a switch."""
 
 _SOCKET_BYTES = 4 << 20
 _RECEIVE_BYTES = 2048
@@ -124,7 +124,7 @@ class SimulatedAppliance:
 
     def __init__(self, board: VerilatedBoard, port: int = 0, management_port: int = 0) -> None:
         self._board = board
-        # What the board takes it for; the kernel's number may be another.
+        # The board's number of it; the kernel's may be another.
         self._management_port = board.settings.port
         self._failure: Exception | None = None
         self._stopping = threading.Event()
@@ -179,7 +179,7 @@ class SimulatedAppliance:
         try:
             self._move_frames()
         except Exception as error:
-            # Whoever uses it next is told.
+            # The next caller is told.
             self._failure = error
 
     def _move_frames(self) -> None:

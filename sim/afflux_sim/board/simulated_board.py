@@ -59,7 +59,7 @@ class SimulatedBoard:
         """
         self._raise_failure()
         self._node.write(address, value)
-        # What this has caused goes out.
+        # The frames that this has caused go out.
         self._wake()
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class SimulatedBoard:
         try:
             self._move_frames()
         except Exception as error:
-            # Whoever reads a register next is told.
+            # The next reader of a register is told.
             self._failure = error
 
     def _move_frames(self) -> None:

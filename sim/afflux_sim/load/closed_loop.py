@@ -53,7 +53,7 @@ class Order(Enum):
 
 
 class Traffic(Protocol):
-    """What the workers of a job send, and what they must get."""
+    """The workers' packets of a job, and their expected results."""
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
         """Return that of `worker` to round number `turn` of `slot`, the first being 0."""
@@ -70,7 +70,7 @@ class Traffic(Protocol):
 
 @dataclass(frozen=True)
 class Passed:
-    """What passed between two moments.
+    """The traffic between two moments.
 
     Attributes:
         cycles, beats_in, beats_out, receive_stalls, frames_in, frames_out: As in
@@ -101,7 +101,7 @@ class ClosedLoop:
         engine: Its other jobs and their frames must rest meanwhile.
         bus_bits, clock_hz: The engine's; the clock only matters with `port_bits_per_s`.
         workers, lanes, slots: The job's.
-        traffic: What is sent.
+        traffic: The packets to send.
         order: In which order packets that may be sent are sent.
         multicast: Results go to a group once, not to each worker.
         port_bits_per_s: Frames come as from an Ethernet port of this rate; `None`: a beat in

@@ -27,7 +27,7 @@ _WORKER_PORT = 5000
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a worker sends in a round.
+    """A worker's packets of a round.
 
     Attributes:
         present: Bit f: a block for lane f.

@@ -1,4 +1,4 @@
-"""What workers send through a closed loop, and what must come back.
+"""The workers' traffic through a closed loop, and the expected results.
 
 Elements are chosen so that a result is checked by a comparison of bytes: a lost, doubled or
 misplaced contribution changes them.

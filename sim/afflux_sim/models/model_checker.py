@@ -32,7 +32,7 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the checker found.
+    """The checker's findings.
 
     Attributes:
         states, steps: How many different states were reached, and by how many steps between them.
@@ -152,7 +152,7 @@ def name_steps(model: Model[S], way: list[S], *, ends_wrong: bool = False) -> tu
 
 @dataclass(frozen=True)
 class Fault:
-    """Guards that are taken out, and what the checker must then find (None: nothing)."""
+    """Guards to take out, and the violation that the checker must find (None: nothing)."""
 
     name: str
     guards: Guards

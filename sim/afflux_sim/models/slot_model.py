@@ -6,8 +6,8 @@ sections 5.3, 5.4 and 6:
 
 * **The network** loses, duplicates, delays and reorders. A packet that was ever sent may arrive at
   any later moment, any number of times, or never. That covers retransmission and late replays too.
-  A worker whose outstanding round is r may have sent its packets of all rounds up to r, so what is
-  on the way to the aggregator needs no state of its own.
+  A worker whose outstanding round is r may have sent its packets of all rounds up to r, so packets
+  on the way to the aggregator need no state of their own.
 * **The transmit queue** is apart from the completion of a round: a queued result is begun at some
   later moment, and its sums are read at a later one still, while rounds go on in between.
 * **Reception**: a frame may have a bad end, which shows only after its blocks have passed.
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 __all__ = ["Action", "Guards", "SlotModel", "State", "Worker"]
 
-# What a sum is exact for, when it is exact for no round.
+# The contributions for which a sum is exact, when it is exact for no round.
 NO_ROUND = -1
 # Header of a queued result that is not begun.
 NOT_BEGUN = -1
@@ -30,7 +30,7 @@ NOT_BEGUN = -1
 
 @dataclass(frozen=True)
 class Guards:
-    """What protects the sums, and the completion, each of which the checker can do without.
+    """The guards of the sums, and of the completion, each of which the checker can do without.
 
     Attributes:
         whole_frames: A frame with a bad end touches nothing. Without: its blocks are merged, but

@@ -1,14 +1,14 @@
 """One slot of a tree as a small transition system, with guards that can be taken out.
 
-Leaves with workers, and one parent above (`docs/protocol.md` section 5.6); one slot, one lane. What
-an aggregator does by itself is shown by `slot_model`; here it is right, but for the guards that
+Leaves with workers, and one parent above (`docs/protocol.md` section 5.6); one slot, one lane.
+`slot_model` shows the behaviour of an aggregator alone; here it is right, but for the guards that
 matter between levels. So a sum needs no list of contributions, only what it is exact for: the sum
 of a leaf's own workers in a round, the sum of all workers in a round, or nothing.
 
-* **The network** loses, duplicates, delays and reorders on all links. What was ever sent may arrive
-  at any later moment, any number of times, or never: that it does not is not a step of its own. But
-  all that is on the way may be lost at once. Whatever is a dead end when some of it is lost is one
-  when all is, so no dead end is overlooked.
+* **The network** loses, duplicates, delays and reorders on all links. Every packet ever sent may
+  arrive at any later moment, any number of times, or never: a loss does not take a step of its own.
+  But all that is on the way may be lost at once. Whatever is a dead end when some of it is lost is
+  one when all is, so no dead end is overlooked.
 * **Timeouts**: when all is lost, workers have sent DATA of their outstanding round a second time
   in vain. From then on they only probe, and send DATA again when a MISSING packet makes them.
 * **The transmit queue**: a queued partial sum is begun at some later moment, and its sums are read
@@ -25,7 +25,7 @@ from afflux_sim.models.slot_model import NOT_BEGUN, Action
 
 __all__ = ["TreeGuards", "TreeModel", "TreeState"]
 
-# What a sum is exact for: of which workers, and the round. PARTIAL: those of the leaf.
+# The workers and the round for which a sum is exact. PARTIAL: those of the leaf.
 PARTIAL, TOTAL, WRONG = "partial", "total", "wrong"
 Sum = tuple[str, int]
 NOTHING: Sum = (WRONG, -1)
@@ -35,7 +35,7 @@ Entry = TypeVar("Entry", bound=tuple[int, object])
 
 @dataclass(frozen=True)
 class TreeGuards:
-    """What protects the sums, and the completion, between the levels of a tree.
+    """The guards of the sums, and of the completion, between the levels of a tree.
 
     Attributes:
         waiting_is_incomplete: A round that waits for the parent is not complete, so it is not
@@ -85,14 +85,14 @@ class Leaf(NamedTuple):
 
     open_round: int
     waiting: bool
-    # What each version holds.
+    # The content of each version.
     sums: tuple[Sum, Sum]
     # Partial sums queued: round, and the header once begun. Sorted, no doubles.
     queue: tuple[tuple[int, int], ...]
     # On the way up and down: round in the header, sum. Sorted, no doubles.
     up: tuple[tuple[int, Sum], ...]
     down: tuple[tuple[int, Sum], ...]
-    # At the parent: whether it is seen, and what of it is in each version.
+    # At the parent: whether it is seen, and its part in each version.
     seen: bool
     in_parent: tuple[tuple[Sum, ...], tuple[Sum, ...]]
     workers: tuple[TreeWorker, ...]

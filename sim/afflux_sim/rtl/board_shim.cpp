@@ -284,7 +284,7 @@ int afflux_board_send(Handle* handle, size_t port, const uint8_t* data, const ui
     });
 }
 
-// What the PHY of a port reports.
+// The report of a port's PHY.
 int afflux_board_set_link(Handle* handle, size_t port, int link) {
     return handle->guarded([&](Simulation& board) { board.port(port).incoming.set_link(link); });
 }

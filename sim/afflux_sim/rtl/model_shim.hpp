@@ -1,5 +1,5 @@
-// What the shims of all models have: errors that do not end the process, random numbers, and the
-// object behind the C functions. Each shim includes it once, behind the header of its model.
+// Common parts of the shims of all models: errors that do not end the process, random numbers, and
+// the object behind the C functions. Each shim includes it once, behind the header of its model.
 
 #pragma once
 
@@ -41,7 +41,7 @@ struct Refused : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// What the C functions work on: an error must not cross them as an exception.
+// The object on which the C functions work: an error must not cross them as an exception.
 template <typename Simulation>
 struct ModelHandle {
     std::unique_ptr<Simulation> model;

@@ -48,7 +48,7 @@ struct Access {
     uint32_t read, read_address;
     // Cycles by which each channel begins later: AW, W, AR valid, B and R ready.
     uint32_t delays[5];
-    // What came.
+    // The frames that came.
     uint32_t write_response, read_response, read_data;
 };
 
@@ -85,7 +85,7 @@ public:
     ~Simulation() { m_model.final(); }
 
     void reset() {
-        // What has left of frames that are cut off; and what was offered need not stay.
+        // The beats that have left of frames that are cut off; an offered beat need not stay.
         m_to_network.forget();
         m_to_host.forget();
         open();

@@ -342,7 +342,7 @@ void afflux_statistics(const Handle* handle, Statistics* statistics) {
 }
 
 #if VM_COVERAGE
-// What this engine has met so far, as verilator_coverage reads it.
+// The coverage of this engine so far, as verilator_coverage reads it.
 int afflux_write_coverage(Handle* handle, const char* path) {
     return handle->guarded([&](Simulation& engine) { engine.write_coverage(path); });
 }

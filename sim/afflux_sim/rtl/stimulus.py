@@ -16,8 +16,8 @@ class Stimulus:
         max_cycles: Cycles after which an engine that is still not idle is taken to hang; `None`:
             many more than it takes to send every frame to 64 workers.
         drain: Run on until the engine is idle. If not, the call ends with the last frame's last
-            beat. What the engine sends later is returned by later calls, and whether it may send
-            stays as it was in the last cycle, until the next `play` or `run`.
+            beat. Frames that the engine sends later are returned by later calls, and its permission
+            to send stays as it was in the last cycle, until the next `play` or `run`.
 
         reset_at: Cycles after which the reset pin is held for four cycles, in which frames go on;
             0: it is not.

@@ -38,7 +38,7 @@ _NO_END = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Statistics:
-    """What has passed the ports of a simulated engine since it was opened.
+    """The traffic at the ports of a simulated engine since it was opened.
 
     Attributes:
         cycles: Clock cycles.
@@ -173,13 +173,14 @@ class VerilatedEngine(VerilatedModel):
         """Free the model, and complete its waves. Further calls raise `ValueError`.
 
         Raises:
-            WavesFailed: What is left of the waves cannot be written.
+            WavesFailed: The rest of the waves cannot be written.
         """
         try:
             if self._end_waves is not None:
                 self._end_waves()
         finally:
-            # What its writer still holds is written by the process that has opened the file.
+            # The data that its writer still holds is written by the process that has opened the
+            # file.
             if self.waves_path is None or self._opener == os.getpid():
                 super().close()
 
@@ -226,8 +227,8 @@ class VerilatedEngine(VerilatedModel):
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
         """Drive `frames` in back to back and return what the engine has sent meanwhile.
 
-        What it has still to send comes with the next call: answers leave while frames arrive, as
-        they do on a wire, and no cycles go to waiting for the last of them.
+        The frames that are still to be sent come with the next call: answers leave while frames
+        arrive, as they do on a wire, and no cycles go to waiting for the last of them.
         """
         return self.play(frames, NOT_DRAINED)
 
@@ -238,7 +239,7 @@ class VerilatedEngine(VerilatedModel):
             return self._take_frames()
 
     def reset(self) -> None:
-        """Hold the reset pin for four cycles. What was under way in either direction is lost.
+        """Hold the reset pin for four cycles. Traffic in either direction is lost.
 
         Statistics go on.
         """

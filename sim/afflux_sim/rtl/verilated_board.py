@@ -46,7 +46,7 @@ _PORTS_MAX = 2
 
 
 class Fault(IntFlag):
-    """What is done to a frame on its way in."""
+    """The faults of a frame on its way in."""
 
     NONE = 0
     WRONG_FCS = 1
@@ -83,7 +83,7 @@ class BoardClocks:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardParameters:
-    """What a simulated board is built for.
+    """The sizes of a simulated board.
 
     Attributes:
         node: Its node; the bus has 32 bits.
@@ -114,7 +114,7 @@ class _Clocks(ctypes.Structure):
 
 @dataclass(frozen=True)
 class BoardStatistics:
-    """What has passed the pins of a simulated board since it was opened, at all ports together.
+    """The traffic at the pins of a simulated board since it was opened, at all ports together.
 
     Attributes:
         time_fs: Time that has passed, in femtoseconds.
@@ -207,7 +207,7 @@ class VerilatedBoard(ModelHandle):
         ports: Its network ports.
 
     Args:
-        parameters: What the board is built for.
+        parameters: The board's sizes.
         settings: Addresses, ports and key: patched into it, as into a bitstream.
         clocks: Its clocks.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
@@ -286,7 +286,7 @@ class VerilatedBoard(ModelHandle):
 
         Args:
             frames: Ethernet frames, without preamble and frame check sequence.
-            faults: What is wrong with each; None: nothing.
+            faults: The fault of each; None: nothing.
             gaps: Bytes of silence behind each; None: 12, the least that Ethernet allows.
             port: By which they come.
 
@@ -339,7 +339,7 @@ class VerilatedBoard(ModelHandle):
     def set_link(self, up: bool, port: int = 0) -> None:
         """Plug a cable in or pull it out: what the PHY of a port reports between frames.
 
-        What is on the wire to the board meanwhile stays there.
+        Frames on the wire to the board meanwhile stay there.
 
         Raises:
             ValueError: There is no such port.

@@ -1,4 +1,4 @@
-"""What Verilated engine, node and board have in common: a handle, an end, frames; and registers."""
+"""Common parts of the Verilated engine, node and board: a handle, an end, frames; and registers."""
 
 import ctypes
 import threading
@@ -30,7 +30,7 @@ class ModelHandle:
     instances use several cores.
 
     Attributes:
-        kind: What it is, for messages.
+        kind: Its kind, for messages.
         prefix: That of the names of the shim's functions.
     """
 
@@ -81,7 +81,7 @@ class ModelHandle:
         """Return the whole frames that have been sent since the last call, at one port of several.
 
         Args:
-            port: What the shim's `output` and `clear_output` take besides the handle.
+            port: An argument of the shim's `output` and `clear_output` besides the handle.
         """
         data = ctypes.POINTER(ctypes.c_uint8)()
         lengths = ctypes.POINTER(ctypes.c_uint32)()

@@ -106,7 +106,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class NodeStatistics:
-    """What has passed the pins of a simulated node since it was opened.
+    """The traffic at the pins of a simulated node since it was opened.
 
     Attributes:
         cycles: Clock cycles.
@@ -155,7 +155,7 @@ class NodePace:
 
 @dataclass(frozen=True)
 class AxiAnswer:
-    """What came of one access over AXI4-Lite.
+    """The outcome of one access over AXI4-Lite.
 
     Attributes:
         write_response: BRESP, None if nothing was written.
@@ -172,7 +172,7 @@ class VerilatedNode(VerilatedModel):
     """A node in simulation, driven by whole frames at both ports and by its registers.
 
     Args:
-        parameters: What the node is built for.
+        parameters: The node's sizes.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
 
     Raises:
@@ -214,8 +214,8 @@ class VerilatedNode(VerilatedModel):
         Args:
             from_network: Ethernet frames of at least one byte, without frame check sequence.
             from_host: The same from the host, which waits if the node makes it.
-            drain: Run on until the node is idle. If not, end with the last beat that goes in; what
-                the node sends later is returned by later calls.
+            drain: Run on until the node is idle. If not, end with the last beat that goes in;
+                frames that the node sends later are returned by later calls.
             network_errors: For each frame from the network, whether it is marked as bad; `None`:
                 none is.
             host_errors: The same of the host's.
@@ -285,7 +285,7 @@ class VerilatedNode(VerilatedModel):
         )
 
     def reset(self) -> None:
-        """Hold the reset pin for four cycles. What was under way in any direction is lost.
+        """Hold the reset pin for four cycles. Traffic in any direction is lost.
 
         Statistics go on.
         """

@@ -23,7 +23,7 @@ from typing import Self
 __all__ = ["FORMATS", "WaveFile", "Waves", "WavesFailed", "end_at_sigterm"]
 
 FORMATS = ("fst", "vcd")
-"""What the name of a file may end with; FST is much smaller, VCD is text."""
+"""The endings of a file's name; FST is much smaller, VCD is text."""
 
 _WINDOW = re.compile(r"([0-9]*):([0-9]*)")
 _MOST = (1 << 63) - 1

@@ -1,1 +1,1 @@
-"""What an all-reduce costs on a star, several engines, a tree and a ring."""
+"""The cost of an all-reduce on a star, several engines, a tree and a ring."""

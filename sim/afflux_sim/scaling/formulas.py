@@ -1,4 +1,4 @@
-"""What an all-reduce costs on a star, several engines, a tree and a ring: formulas.
+"""The cost of an all-reduce on a star, several engines, a tree and a ring: formulas.
 
 `docs/scaling.md` explains them. `afflux_sim.scaling.events` plays the same clusters frame
 by frame, and a test compares.
@@ -98,7 +98,7 @@ def traffic_bytes(cluster: Cluster) -> dict[str, float]:
         port = max(c.workers * up, copies * down) / c.engines
         return {"worker": max(up, down), "port": port}
     group = c.workers / c.leaves
-    # What a leaf has summed is the union of its workers' blocks; taken as the whole union here.
+    # A leaf's sum covers the union of its workers' blocks; taken as the whole union here.
     copies = 1 if c.multicast else group
     leaf = max(group * up + down, down + copies * down)
     top = max(c.leaves * down, (1 if c.multicast else c.leaves) * down) / c.engines

@@ -150,7 +150,7 @@ def build_simulator(folder: Path, parameters: Parameters | NodeParameters) -> Pa
 
     Args:
         folder: The cache. The Verilog comes from where the in-process simulation keeps its own.
-        parameters: What the engine or node is built for.
+        parameters: The sizes of the engine or node.
 
     Raises:
         BuildError: If the build fails; the message names the log.
@@ -183,7 +183,7 @@ def _build_model(
     """Compile the simulator of a Verilog text into `work`, where it has the name of its module.
 
     Args:
-        toolchain: What to build with.
+        toolchain: The tools of the build.
         waves: Format of the waves that it writes, or None.
         folder: The cache, in which the runtime of all models is.
         verilog: The text.

@@ -116,8 +116,8 @@ def cached(
         folder: Of the results.
         name: Of this one.
         build: Fills the folder that it is given.
-        tools: What the build runs, by names and versions. If given, a failure is remembered: as
-            long as they are the same, the next calls raise it at once. If not, they try again.
+        tools: Names and versions of the build's tools. If given, a failure is remembered: as long
+            as they are the same, the next calls raise it at once. If not, they try again.
         again: Try again in any case.
 
     Raises:

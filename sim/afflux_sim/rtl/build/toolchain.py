@@ -27,7 +27,7 @@ class ToolchainError(RuntimeError):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What a simulation is built with.
+    """The tools that build a simulation.
 
     Attributes:
         verilator_root: Folder that holds Verilator's `bin` and `include`.

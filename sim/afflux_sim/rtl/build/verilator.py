@@ -18,7 +18,7 @@ __all__ = ["BOARD", "ENGINE", "NODE", "Model", "build_library", "shim_text"]
 
 @dataclass(frozen=True)
 class Model:
-    """What is simulated, and by what it is driven.
+    """The simulated design, and its driver.
 
     Attributes:
         top: The Verilog's top module.
@@ -96,7 +96,7 @@ WAVES = {
         ("verilated_fst_c.cpp",),
     ),
 }
-"""What a model that writes waves is built with, for each format."""
+"""The additions to the build of a model that writes waves, for each format."""
 
 
 def waves_text() -> str:
@@ -124,14 +124,14 @@ def build_library(
     """Return the shared library for `verilog`, from the cache in `folder` if it is there.
 
     Args:
-        toolchain: What to build with.
+        toolchain: The tools of the build.
         folder: The cache.
         verilog: Text that defines the model's top module, with its ports.
         bus_bits: Width of that module's packet streams.
         coverage: The library collects line and toggle coverage, which the engine's shim writes out.
         waves: The library writes the engine's waves in this format, "vcd" or "fst"; not both this
             and coverage.
-        model: What the Verilog is of.
+        model: The design that the Verilog describes.
         quick: Build quickly rather than a fast model; `None`: as AFFLUX_BUILD says.
 
     Raises:
