@@ -1,5 +1,4 @@
 import pytest
-
 from afflux_drivers._native import GRANULARITY_S, INITIAL_S, RoundTrip
 
 

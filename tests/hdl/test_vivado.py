@@ -23,7 +23,7 @@ from afflux_hdl.vivado.alveo import ALVEO
 from afflux_hdl.vivado.as02mc04_pins import PART, PINS
 from afflux_hdl.vivado.crossings import find_crossings
 from afflux_hdl.vivado.files import LISTING
-from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.compile.toolchain import find_toolchain
 
 STUBS = Path(__file__).parents[1] / "support" / "vivado"
 

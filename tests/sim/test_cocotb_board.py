@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from afflux_sim.board.simulated_appliance import board_parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.settings_file import ARGUMENT, settings_lines
-from afflux_sim.rtl.build.verilator import BOARD
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.settings_file import ARGUMENT, settings_lines
+from afflux_sim.rtl.compile.verilator import BOARD
 from afflux_sim.rtl.verilated_board import verilog_of
-from afflux_sim.testbench.simulator import build_verilog, run_module
 from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS
 from tests.support.checkout import BUILD
+from tests.testbench.simulator import build_verilog, run_module
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,9 +8,9 @@ schedules are those that other tests run in process, at both widths: here one wi
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.scenarios.director import LARGE
 from tests.support.checkout import BUILD
+from tests.testbench.simulator import build_simulator, run_module
 
 pytestmark = pytest.mark.slow
 

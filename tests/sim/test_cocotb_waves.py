@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pywellen import Waveform
 
-from afflux_sim.testbench.simulator import build_verilog, run_module, waves_format
 from tests.support.checkout import BUILD, ROOT
+from tests.testbench.simulator import build_verilog, run_module, waves_format
 from tests.testbench.waves import PERIOD_NS, TOP, VERILOG
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,9 @@
 
 import pytest
 
-from afflux_sim.load.closed_loop import ClosedLoop, Passed
-from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
+from benchmarks.gateware.closed_loop import ClosedLoop, Passed
+from benchmarks.gateware.traffic import DenseTraffic
 from tests.checks.engine_checks import BUILDS
 from tests.support.checkout import BUILD
 from tests.support.planted_engine import engine_verilog
