@@ -38,6 +38,7 @@ def permitted():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run(permitted, tmp_path, capfd):
     output = tmp_path / "network.json"
     wanted = ["gigabit:dense", "gigabit:1%_full", "gigabit:embedding"]

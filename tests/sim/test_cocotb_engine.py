@@ -1,8 +1,7 @@
-"""Runs the cocotb testbenches, each on a 512-bit and on a 32-bit engine.
+"""Runs the cocotb testbenches on a 512-bit engine; `make test-long` also on a 32-bit one.
 
-Workers, lanes and slots are run-time values, so one build of each width serves all cases. Trees and
-schedules are those that other tests run in process, at both widths: here one width is enough, and
-`make test-long` runs the other.
+Workers, lanes and slots are run-time values, so one build of each width serves all cases. Other
+tests play the same cases, trees and schedules to the pins of both widths in process.
 """
 
 import pytest
@@ -29,15 +28,11 @@ def built(bus_bits: int) -> Parameters:
     return Parameters(bus_bits=bus_bits, **LARGE)
 
 
-LONG = [("cases", 32), ("trees", 512), ("schedules", 512)]
-
-
 @pytest.mark.parametrize(
     ("module", "bus_bits"),
     [
-        pytest.param(module, bits, marks=pytest.mark.long if (module, bits) in LONG else ())
-        for module in MODULES
-        for bits in (512, 32)
+        *((module, 512) for module in MODULES),
+        *(pytest.param(module, 32, marks=pytest.mark.long) for module in MODULES),
     ],
 )
 def test_engine(module: str, bus_bits: int) -> None:

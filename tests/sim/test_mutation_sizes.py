@@ -64,6 +64,7 @@ workers; and of the one that says who goes first, and is for `check_turns`."""
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_words_of_one_half_of_a_memory_in_the_other(tmp_path: Path) -> None:
     """Of the largest engine with 32 bits: each table loses the uppermost bit of its address."""
     parameters = shipped_parameters(BUS_BITS)
