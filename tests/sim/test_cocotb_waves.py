@@ -90,6 +90,7 @@ def test_a_failure_says_where_the_waves_are(form, tmp_path):
     assert counts(path) == all_counts(20)
 
 
+@pytest.mark.long
 def test_so_does_a_time_limit_and_the_file_is_complete(form, tmp_path):
     found = counts(file_in(run_pytest(tmp_path, "test_hangs")))
     assert len(found) > 100
