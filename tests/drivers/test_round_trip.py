@@ -1,4 +1,5 @@
 import pytest
+
 from afflux_drivers._native import GRANULARITY_S, INITIAL_S, RoundTrip
 
 

@@ -1,11 +1,9 @@
 """The test programs of the shared-memory group see bugs that are planted into it."""
 
-from typing import Any
-
 import pytest
 
 from tests.support.drivers.native_program import passes
-from tests.support.planting import Bug
+from tests.support.planting import Bug, first_now
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -97,13 +95,7 @@ def test_without_a_bug_it_passes() -> None:
     assert passes("none", None)
 
 
-def sampled(bugs: dict[str, Bug]) -> list[Any]:
-    """Return the first bug, and the others for the long tests: each is a program to compile."""
-    first, *others = bugs
-    return [first, *(pytest.param(name, marks=pytest.mark.long) for name in others)]
-
-
-@pytest.mark.parametrize("name", sampled(BUGS))
+@pytest.mark.parametrize("name", first_now(BUGS))
 def test_bug_is_caught(name: str) -> None:
     assert not passes(name, BUGS[name])
 
@@ -113,12 +105,12 @@ def test_without_a_bug_all_pass(program: str) -> None:
     assert passes("none", None, program=program)
 
 
-@pytest.mark.parametrize("name", sampled(COLLECTIVE_BUGS))
+@pytest.mark.parametrize("name", first_now(COLLECTIVE_BUGS))
 def test_bug_of_a_collective_is_caught(name: str) -> None:
     assert not passes(name, COLLECTIVE_BUGS[name], program="shared_collectives_test")
 
 
-@pytest.mark.parametrize("name", sampled(CALL_BUGS))
+@pytest.mark.parametrize("name", first_now(CALL_BUGS))
 def test_bug_of_the_calls_is_caught(name: str) -> None:
     assert not passes(name, CALL_BUGS[name], program="shared_calls_test")
 
