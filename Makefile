@@ -162,7 +162,6 @@ bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/b
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network --suite sparse $(BENCH_ARGS)
 	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.overlap --output build/bench/sparse.json
-	$(PY) -m benchmarks.network.sparse_plots build/bench/sparse.json build/bench/plots
 	$(PY) -m benchmarks.network.overlap_plots build/bench/sparse.json build/bench/plots
 
 .PHONY: bench-overlap

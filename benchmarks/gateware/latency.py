@@ -4,10 +4,10 @@ The engine is otherwise idle, so the result waits for nothing.
 """
 
 from afflux.commands.bench.registry import Bench, Row
-from afflux_sim.load.closed_loop import ClosedLoop
-from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.stimulus import NOT_DRAINED
+from benchmarks.gateware.closed_loop import ClosedLoop
 from benchmarks.gateware.engines import ENGINES, MeasuredEngine
+from benchmarks.gateware.traffic import DenseTraffic
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "NAME", "measure"]

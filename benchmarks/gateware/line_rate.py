@@ -11,9 +11,9 @@ from typing import Any
 from afflux.commands.bench.registry import Bench, Row
 from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import registers, wire
-from afflux_sim.load.closed_loop import ClosedLoop, Order, Passed
-from afflux_sim.load.traffic import DenseTraffic
+from benchmarks.gateware.closed_loop import ClosedLoop, Order, Passed
 from benchmarks.gateware.engines import ENGINES, MeasuredEngine
+from benchmarks.gateware.traffic import DenseTraffic
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "MIX", "NAME", "measure"]

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from afflux.commands.bench.registry import Bench, Row
 from afflux_hdl.contract import wire
-from afflux_sim.load.closed_loop import ClosedLoop
-from afflux_sim.load.traffic import ColumnTraffic, Overlap, presence
+from benchmarks.gateware.closed_loop import ClosedLoop
 from benchmarks.gateware.engines import ENGINES, MeasuredEngine
+from benchmarks.gateware.traffic import ColumnTraffic, Overlap, presence
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "NAME", "measure"]

@@ -23,7 +23,7 @@ from typing import Any
 from afflux.commands.bench.interruption import terminated_as_interrupted
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.sizes import parse_size
-from benchmarks.network import cost_tables, costs, mpi, one_core
+from benchmarks.network import cost_tables, costs, mpi
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, aggregator, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
@@ -41,9 +41,6 @@ NAME = "network"
 
 _QUICK_BYTES = 64 << 10
 _QUICK_HOSTS = 2
-_FAMILIES = (one_core.NAME, costs.NAME)
-"""What is measured beside the networks, and has rows and tables of its own."""
-
 _MARGIN_S = 60.0
 """Beyond the limit of a case, in which the ranks end themselves: for starts."""
 
@@ -66,7 +63,7 @@ def run_plan(
     rows: list[Row] = []
     if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
-    contenders = [*(["gloo"] if setup.with_gloo else []), *setup.topologies, *setup.beside]
+    contenders = ["gloo", *setup.topologies, *setup.beside]
     contenders += ["mpi"] if setup.with_mpi else []
     while left:
         known: list[Row] = []
@@ -257,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     # argparse formats help texts.
     known = (*PLANS, *SPARSE_PLANS)
-    setups = ", ".join([*(plan.setup.name for plan in known), *_FAMILIES]).replace("%", "%%")
+    setups = ", ".join([*(plan.setup.name for plan in known), costs.NAME]).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
         "--suite",
@@ -283,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     arguments = parser.parse_args(argv)
     try:
-        plans, paths, with_costs = _asked_for(arguments.only, arguments.suite)
+        plans, with_costs = _asked_for(arguments.only, arguments.suite)
     except ValueError as error:
         parser.error(str(error))
     output = arguments.output or Path(f"build/bench/{arguments.suite}.json")
@@ -309,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found = run_plan(shortened, arguments.quick, arguments.budget, keep)
                 keep(found)
                 rows += found
-            others = _families(paths, with_costs, arguments.quick, output)
+            others = _measure_costs(arguments.quick, output) if with_costs else []
     except NotPermitted as error:
         print(f"python -m benchmarks.network: {error}", file=sys.stderr)
         return 1
@@ -320,14 +317,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         *([cost_tables.text_tables(others)] if others else []),
     ]
     print("\n" + "\n\n".join([*said, f"written to {output}"]))
-    wrong = any(one_core.failed(row) for row in others if row["bench"] == one_core.NAME)
-    return 1 if wrong or any(map(failed, rows)) else 0
+    return 1 if any(map(failed, rows)) else 0
 
 
-def _asked_for(
-    only: Sequence[str], suite: str = "network"
-) -> tuple[list[Plan], list[one_core.Path], bool]:
-    """Return what is to be measured: networks, paths of one core, and whether the costs of bytes.
+def _asked_for(only: Sequence[str], suite: str = "network") -> tuple[list[Plan], bool]:
+    """Return what is to be measured: networks, and whether the costs of bytes.
 
     Args:
         only: Names of parts, of either suite.
@@ -337,47 +331,29 @@ def _asked_for(
         ValueError: There is no such part.
     """
     if not only and suite == "sparse":
-        return list(SPARSE_PLANS), [], False
+        return list(SPARSE_PLANS), False
     if not only:
-        return list(PLANS), list(one_core.PATHS), True
-    named = [each.partition(":") for each in only]
-    plans = [each for each in only if each.partition(":")[0] not in _FAMILIES]
-    cases = [case for family, _, case in named if family == one_core.NAME]
-    if any(case for family, _, case in named if family == costs.NAME):
+        return list(PLANS), True
+    plans = [each for each in only if each.partition(":")[0] != costs.NAME]
+    with_costs = len(plans) < len(only)
+    if with_costs and costs.NAME not in only:
         raise ValueError(f"{costs.NAME} has no cases of its own")
-    paths = one_core.paths_for([] if "" in cases else cases) if cases else []
-    return (
-        plans_for(tuple(plans), (*PLANS, *SPARSE_PLANS)) if plans else [],
-        paths,
-        any(family == costs.NAME for family, _, _ in named),
-    )
+    return plans_for(tuple(plans), (*PLANS, *SPARSE_PLANS)) if plans else [], with_costs
 
 
-def _families(
-    paths: Sequence[one_core.Path], with_costs: bool, quick: bool, output: Path
-) -> list[Row]:
-    """Measure what is no contest with Gloo; keep each row as soon as it is known."""
+def _measure_costs(quick: bool, output: Path) -> list[Row]:
+    """Measure what a byte costs; keep each row as soon as it is known."""
     found: list[Row] = []
-
-    def keep(row: Row, line: str) -> None:
+    print("What a byte costs:", flush=True)
+    for row in costs.measure(quick):
         found.append(row)
-        print(f"  {line}", flush=True)
-        others = [
+        print(f"  {costs.brief(row)}", flush=True)
+        old = [
             each
             for each in read_rows(output)
-            if each["bench"] == row["bench"] and each["case"] != row["case"]
+            if each["bench"] == costs.NAME and each["case"] != row["case"]
         ]
-        merge_rows(output, [row["bench"]], [*others, row])
-
-    if paths:
-        print("One core:", flush=True)
-    for path in paths:
-        row = one_core.run_path(path, quick)
-        keep(row, one_core.brief(row))
-    if with_costs:
-        print("What a byte costs:", flush=True)
-        for row in costs.measure(quick):
-            keep(row, costs.brief(row))
+        merge_rows(output, [costs.NAME], [*old, row])
     return found
 
 

@@ -31,7 +31,6 @@ class Setup:
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
         with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
-        with_gloo: Whether Gloo takes part.
         beside: Other contenders, by names that the cases' workload knows.
         reference: Name of the setup whose speed, in the same case, counts as 1; "" if none does.
         reference_wanted: What is wanted of that speed.
@@ -51,7 +50,6 @@ class Setup:
     default_buffers: bool = False
     topologies: tuple[str, ...] = ("auto", "udp")
     with_mpi: bool = False
-    with_gloo: bool = True
     beside: tuple[str, ...] = ()
     reference: str = ""
     reference_wanted: float = 0.0
@@ -72,12 +70,10 @@ class Case:
         bytes: Size of each rank's float32 tensor, or of the step's embedding.
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
-        overlap: "random", "full" or "none": whether these are the same blocks at all ranks, or no
-            two ranks have one in common.
+        overlap: "random" or "full": whether these are the same blocks at all ranks.
         kind: "all_reduce"; "step", a step of training; or that of a workload.
         wanted: Times as fast as Gloo, by topology.
         wanted_beside: Times as fast as other contenders, by their names, whoever sums.
-        wanted_of_limit: Most times of what the wire allows, whoever sums; 0: nothing is wanted.
     """
 
     name: str
@@ -88,7 +84,6 @@ class Case:
     kind: str = "all_reduce"
     wanted: Mapping[str, float] = field(default_factory=dict)
     wanted_beside: Mapping[str, float] = field(default_factory=dict)
-    wanted_of_limit: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,17 @@
-"""Tables of what a byte costs, what one core moves, and how many cores a port takes."""
+"""Tables of what a byte costs, and how many cores a port takes."""
 
 from collections.abc import Callable
 
 from afflux.commands.bench.registry import Row
 from afflux.commands.forecast.ports import RATES_GBIT, Forecast
-from afflux.commands.forecast.stages import Stages, aggregator_stages, worker_stages
-from benchmarks.network import costs, one_core
+from afflux.commands.forecast.stages import aggregator_stages, worker_stages
+from benchmarks.network import costs
 from benchmarks.network.costs import stages_of, whole_of
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
 
 __all__ = ["TABLES", "text_tables"]
 
-_EACH_WAY_GBIT = 10.0
-_CALLS_PER_MB = 20.0
 _TIMES_BY_TWO = 1.8
 
 Table = tuple[list[str], list[list[str]]]
@@ -122,51 +120,11 @@ def _threads(rows: list[Row]) -> Table:
     return header, cells
 
 
-def _one_core(rows: list[Row]) -> Table:
-    header = ["what", "Gbit/s each way for a core", "by the clock", "of it in the kernel"]
-    header += ["only receiving, for a core", "system calls for a MB", "plain UDP, for a core"]
-    header += ["wanted", "wrong"]
-    cells = []
-    known = {row["case"]: row for row in rows if row["bench"] == one_core.NAME}
-    for path in one_core.PATHS:
-        row = known.get(path.name)
-        if row is None:
-            continue
-        if row["failed"]:
-            cells.append([f"{path.title} ({row['failed']})", *["–"] * (len(header) - 1)])
-            continue
-        each_way, calls = 8e-9 / row["both_s_per_byte"], row["both_calls_per_mb"]
-        wanted = (
-            f"{_EACH_WAY_GBIT:g} {_mark(each_way >= _EACH_WAY_GBIT)}, "
-            f"{_CALLS_PER_MB:g} calls {_mark(calls <= _CALLS_PER_MB)}"
-        )
-        cells.append([
-            path.title,
-            f"{each_way:.1f}",
-            f"{8e-9 / row['both_wall_s_per_byte']:.1f}",
-            f"{100 * row['both_kernel_share']:.0f} %",
-            f"{8e-9 / row['receive_s_per_byte']:.1f}",
-            f"{calls:.0f}",
-            f"{_plain_gbit(row):.1f}",
-            wanted,
-            str(row["wrong"]),
-        ])  # fmt: skip
-    return header, cells
-
-
-def _plain_gbit(row: Row) -> float:
-    """Return what a core would send and receive at once of the same datagrams, and do no more."""
-    found: Stages = stages_of(row)
-    # With the fewest calls that carry them: 64 KB each.
-    return 8e-9 / (found.send + found.receive + 2 * found.call / 65536)
-
-
 def _mark(reached: bool) -> str:
     return "✓" if reached else "✗"
 
 
 _TITLED: dict[str, Callable[[list[Row]], Table]] = {
-    "What one core moves": _one_core,
     "A byte at a rank, by stage": _of_worker,
     "A byte at an aggregator, by stage": _of_aggregator,
     "Cores that a full port takes, with all offloads and with none": _ports,
@@ -179,7 +137,6 @@ def _shown(table: Callable[[list[Row]], Table]) -> Callable[[list[Row]], str]:
 
 
 TABLES: document.Tables = {
-    "one_core": _shown(_one_core),
     "worker_stages": _shown(_of_worker),
     "aggregator_stages": _shown(_of_aggregator),
     "ports": _shown(_ports),

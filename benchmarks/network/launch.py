@@ -36,21 +36,18 @@ class RanksEnded(RuntimeError):
 
 
 @contextmanager
-def aggregator(
-    host: Host, *, default_buffers: bool = False, before: Sequence[str] = ()
-) -> Iterator[tuple[str, str]]:
+def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[str, str]]:
     """Run `afflux serve` on a host; yield its address and port, and its process.
 
     Args:
         host: Where.
         default_buffers: Whether receive buffers stay as Linux makes them.
-        before: A program and its arguments that becomes the aggregator.
 
     Raises:
         RanksEnded: It did not start.
     """
     buffers = [sys.executable, "-m", "benchmarks.network.default_buffers"]
-    command = [*before, *(buffers if default_buffers else []), sys.executable, "-m"]
+    command = [*(buffers if default_buffers else []), sys.executable, "-m"]
     command += ["afflux.commands.cli", "serve", "soft", "--host", host.address]
     # Nobody else is in this network.
     command += ["--no-secret"]

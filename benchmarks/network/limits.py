@@ -18,9 +18,6 @@ __all__ = ["LONG_BYTES", "gloo_limit_s", "limit_s"]
 LONG_BYTES = 1 << 20
 """Shorter tensors take the time of round trips, not of bytes: they have no limit here."""
 
-_DENSE_KINDS = ("all_reduce", "density")
-"""Kinds of cases whose tensors are dense in memory, with blocks of zeros."""
-
 _TCP_HEADERS = 52
 """IPv4 20, TCP 20, time stamps 12."""
 
@@ -66,8 +63,6 @@ def _union(case: Case, ranks: int) -> float:
     """
     if case.overlap == "full":
         return case.density
-    if case.overlap == "none":
-        return min(1.0, ranks * case.density)
     return 1 - (1 - case.density) ** ranks
 
 
@@ -82,7 +77,7 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
         topology: "udp": one aggregator with a port of its own; "soft": one beside rank 0; else a
             share of the columns is summed at each host; "two": likewise, on all of its links.
     """
-    if setup.gbit is None or case.bytes < LONG_BYTES or case.kind not in _DENSE_KINDS:
+    if setup.gbit is None or case.bytes < LONG_BYTES or case.kind != "all_reduce":
         return 0.0
     streams = _Streams.of(setup, case)
     busier = max(streams.sent, streams.received)

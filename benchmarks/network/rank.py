@@ -7,7 +7,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
@@ -103,13 +103,6 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
     return Side(trial.call, wrong, trial.restore, trial.batch)
 
 
-def _pace(case: Case, budget_s: float) -> Pace:
-    own = WORKLOADS[case.kind].pace if case.kind in WORKLOADS else None
-    if own is None:
-        return Pace(budget_s=budget_s)
-    return replace(own, budget_s=min(own.budget_s, budget_s))
-
-
 def _as_json(session: NetworkSession, found: dict[str, Measured]) -> dict[str, object]:
     result: dict[str, object] = {}
     for name, measured in found.items():
@@ -150,7 +143,7 @@ def main() -> int:
         faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
         names = [*given.contenders, *([ALONE] if case.kind == "step" else [])]
         makes = {name: partial(_side, session, case, name) for name in names}
-        pace = _QUICK if given.quick else _pace(case, given.budget)
+        pace = _QUICK if given.quick else Pace(budget_s=given.budget)
         found = take_turns(session, makes, pace, given.watched)
         faulthandler.cancel_dump_traceback_later()
         if session.rank == 0:

@@ -14,7 +14,7 @@ from benchmarks.report import document
 from benchmarks.report.columns import aligned
 from benchmarks.report.durations import duration
 
-__all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table", "times_the_limit"]
+__all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table"]
 
 NAMES = {
     "auto": "no address given",
@@ -75,20 +75,11 @@ def _wanted(plan: Plan, case: Case, row: Row, rows: list[Row]) -> str:
     for name, times in case.wanted_beside.items():
         if (other := row.get(f"{name}_ratio")) is not None:
             found.append(f"{times:g} of {_spaced(name)}: {other:.2f} {_mark(other >= times)}")
-    if case.wanted_of_limit and (share := times_the_limit(row)) is not None:
-        wanted = case.wanted_of_limit
-        found.append(f"{wanted:g} of the limit: {share:.2f} {_mark(share <= wanted)}")
     return ", ".join(found) or "–"
 
 
 def _mark(reached: bool) -> str:
     return "✓" if reached else "✗"
-
-
-def times_the_limit(row: Row) -> float | None:
-    """Return a call's time by the least that the wire allows; None if that is not known."""
-    ours, limit = row.get("afflux_s"), row.get("limit_s")
-    return float(ours / limit) if ours and limit else None
 
 
 def _of_reference(plan: Plan, row: Row, rows: list[Row]) -> float | None:

@@ -6,7 +6,6 @@ from benchmarks.network.all_gather import SELECTIONS, all_gather_side
 from benchmarks.network.cases import MIB, Case, Plan, Setup
 from benchmarks.network.sparse import top_k_side
 from benchmarks.network.tables import table_of
-from benchmarks.network.top_k_ways import WAYS, way_side
 from benchmarks.network.topologies import NetworkSession
 from benchmarks.network.workload import Workload
 from benchmarks.report.sides import Side
@@ -21,17 +20,8 @@ _CASES = (
 )  # fmt: skip
 
 
-_OTHERS = tuple(
-    Case(name, f"{title}, 0.1 % of 26,214,400 elements", 100 * MIB, 0.001, kind="top_k")
-    for name, title in zip(
-        WAYS, ("gTop-k summed in the network", "gTop-k by the paper's tree", "block top-k"),
-        strict=True,
-    )
-)  # fmt: skip
-
-
 def _side(session: NetworkSession, case: Case, name: str) -> Side:
-    if name in SELECTIONS or (case.name in WAYS and name != "gloo"):
+    if name in SELECTIONS:
         elements = case.bytes // 4
         generator = torch.Generator()
         tensor = torch.empty(elements)
@@ -41,8 +31,6 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
 
         restore()
         count = max(1, round(elements * case.density))
-        if case.name in WAYS:
-            return way_side(session.group(name), case.name, tensor, count, restore)
         group = session.group("gloo")
         return all_gather_side(group, SELECTIONS[name], tensor, count, restore)
     place = case.bytes, case.density, session.rank, session.ranks
@@ -55,7 +43,6 @@ _PLANS = (
     Plan(
         Setup("top_k_eight", "8 hosts, 1 Gbit/s, gTop-k", hosts=8, beside=("all_gather",)), _CASES
     ),
-    Plan(Setup("top_k_ways", "1 Gbit/s, other ways than gTop-k's usual one"), _OTHERS),
 )
 
 WORKLOAD = Workload(

@@ -99,8 +99,6 @@ def take_turns(
     for repeat in range(pace.repeats):
         started = time.monotonic()
         for entry in entries if repeat % 2 == 0 else reversed(entries):
-            if repeat % entry.side.every:
-                continue
             wall_s, cpu_s, watched_s = _run(session, entry.side, entry.calls, watched)
             entry.measured.runs_s.append(session.agree(wall_s, dist.ReduceOp.SUM) / session.ranks)
             entry.cpu_runs_s.append(session.agree(cpu_s, dist.ReduceOp.SUM) / session.ranks)

@@ -1,4 +1,4 @@
-"""A kind of cases with what its ranks do, its tables and its plots, all in one file.
+"""A kind of cases with what its ranks do, and its tables, all in one file.
 
 `benchmarks.network.workloads` names these files; `make bench-sparse` runs their plans.
 """
@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from afflux.commands.bench.registry import Row
 from benchmarks.network.cases import Case, Plan
 from benchmarks.network.topologies import NetworkSession
-from benchmarks.network.turns import Pace
-from benchmarks.report.plots import Draw
 from benchmarks.report.sides import Side
 
 __all__ = ["Workload"]
@@ -25,14 +23,10 @@ class Workload:
         plans: Its networks, each with a name of its own, and their cases.
         side: Makes what a rank does in a case as a contender: "gloo", a topology, or one of those
             that the setup has beside them.
-        pace: How long things take; None: as for other cases.
         tables: What makes its tables in documents, by names that are no other workload's.
-        plots: Likewise; the "bench" of their rows is "network".
     """
 
     kind: str
     plans: tuple[Plan, ...]
     side: Callable[[NetworkSession, Case, str], Side]
-    pace: Pace | None = None
     tables: Mapping[str, Callable[[list[Row]], str]] = field(default_factory=dict)
-    plots: Mapping[str, tuple[str, Draw]] = field(default_factory=dict)

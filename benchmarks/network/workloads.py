@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchmarks.network import coo, density, narrow, top_k
+from benchmarks.network import coo, narrow, top_k
 from benchmarks.network.cases import Plan
 from benchmarks.network.workload import Workload
 
@@ -11,7 +11,6 @@ __all__ = ["SPARSE_PLANS", "WORKLOADS"]
 WORKLOADS: Mapping[str, Workload] = {
     each.kind: each
     for each in (
-        density.WORKLOAD,
         coo.WORKLOAD,
         top_k.WORKLOAD,
         narrow.WORKLOAD,

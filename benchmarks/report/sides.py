@@ -26,8 +26,6 @@ class Side:
         restore: Makes the data what they were; not timed.
         batch: Most calls between restorations; 0: any number.
         close: Gives back what it holds.
-        every: It has a run in each so many rounds of runs: more than 1 for a contender that is slow
-            and known.
         figures: Returns what is to be known beside the time, after all runs, by the names of rows.
     """
 
@@ -36,7 +34,6 @@ class Side:
     restore: Callable[[], object] = _nothing
     batch: int = 0
     close: Callable[[], object] = _nothing
-    every: int = 1
     figures: Callable[[], Mapping[str, float]] = _no_figures
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from afflux_hdl.contract import wire
-from afflux_sim.scaling.events import play, play_ring
-from afflux_sim.scaling.formulas import (
+from docs.generate.cluster_events import play, play_ring
+from docs.generate.cluster_formulas import (
     Cluster,
     all_reduce_s,
     ring_s,

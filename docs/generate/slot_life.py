@@ -15,8 +15,8 @@ from afflux_hdl.contract import registers, wire
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.layouts import Cause
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.load.loop_job import FIRST_ROUND, LoopJob
-from afflux_sim.load.traffic import DenseTraffic
+from benchmarks.gateware.loop_job import FIRST_ROUND, LoopJob
+from benchmarks.gateware.traffic import DenseTraffic
 from docs.generate.wave_svg import Track, render
 
 __all__ = ["draw", "record"]

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from afflux_hdl.engine.verilog import generate
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.initial_values import loops_for_initial_values
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.initial_values import loops_for_initial_values
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.coverage.points import read_points
 from tests.coverage.report import Report

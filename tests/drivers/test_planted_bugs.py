@@ -130,8 +130,24 @@ WORKER_BUGS = {
 }
 
 
+SAMPLE = {
+    *("one guard bit less", "forgets classes", "takes blocks of the wrong row"),
+    *("counts a contribution twice", "does not look at UDP's checksum"),
+}
+"""A bug of each kind; the others are for the long tests, as each is a library to compile."""
+
+
+def marked(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    return () if name in SAMPLE else (pytest.mark.long,)
+
+
 @pytest.mark.parametrize(
-    ("name", "check"), [(name, check) for name in WORKER_BUGS for check in WORKER_BUGS[name][1]]
+    ("name", "check"),
+    [
+        pytest.param(name, check, marks=marked(name))
+        for name in WORKER_BUGS
+        for check in WORKER_BUGS[name][1]
+    ],
 )
 def test_worker_that(name, check):
     assert catches(name, WORKER_BUGS[name][0], f"{CHECKS}:{check}")
@@ -174,7 +190,7 @@ ENGINE_BUGS = {
 }
 
 
-@pytest.mark.parametrize("name", ENGINE_BUGS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marked(name)) for name in ENGINE_BUGS])
 def test_engine_with_a_bug(name):
     library = build(ENGINE_BUGS[name])
     with pytest.raises(CAUGHT):
@@ -193,9 +209,12 @@ def test_engine_built_without_a_bug():
 @pytest.mark.parametrize(
     "name",
     [
-        "sends again what is made anew by then",
-        "has no bound for reading a socket out",
-        "does not look at UDP's checksum",
+        pytest.param(name, marks=marked(name))
+        for name in (
+            "sends again what is made anew by then",
+            "has no bound for reading a socket out",
+            "does not look at UDP's checksum",
+        )
     ],
 )
 def test_bug_between_sockets(name):

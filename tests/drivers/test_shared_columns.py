@@ -65,8 +65,7 @@ def rounds(addresses: Sequence[tuple[str, int]]) -> list[int]:
     return [read_counters(address, 5.0)["rounds"] for address in addresses]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-@pytest.mark.parametrize("loss", [0.0, 0.05])
+@pytest.mark.parametrize(("count", "loss"), [(1, 0.0), (2, 0.05), (3, 0.0), (4, 0.05)])
 def test_every_operation_has_the_same_bits(aggregators, count, loss):
     """Around the sizes at which one aggregator more takes part, awkward values, sparse tensors."""
     generator = np.random.default_rng(count)

@@ -19,7 +19,7 @@ from tests.support.drivers.built_engine import BuiltEngine, build
 from tests.support.drivers.built_worker import CAUGHT, catches
 from tests.support.drivers.virtual_job import VirtualJob, counters_of
 from tests.support.drivers.virtual_tree import VirtualTree
-from tests.support.planting import Bug
+from tests.support.planting import Bug, first_now
 
 CHECKS = "tests.checks.native_checks"
 
@@ -137,7 +137,7 @@ WORKER_BUGS = {
 }
 
 
-@pytest.mark.parametrize("name", WORKER_BUGS)
+@pytest.mark.parametrize("name", first_now(WORKER_BUGS))
 def test_a_worker_that(name):
     bug, check = WORKER_BUGS[name]
     assert catches(name, bug, f"{CHECKS}:{check}")
@@ -189,14 +189,14 @@ BUGS_SEEN_IN_A_TREE = {
 }
 
 
-@pytest.mark.parametrize("name", BUGS_SEEN_BY_COMPARISON)
+@pytest.mark.parametrize("name", first_now(BUGS_SEEN_BY_COMPARISON))
 def test_an_engine_that(name):
     library = build(BUGS_SEEN_BY_COMPARISON[name])
     with pytest.raises(CAUGHT):
         check_engine_with_parents(BuiltEngine(library, slots=64))
 
 
-@pytest.mark.parametrize("name", BUGS_SEEN_IN_A_TREE)
+@pytest.mark.parametrize("name", first_now(BUGS_SEEN_IN_A_TREE))
 def test_an_engine_in_a_tree_that(name):
     library = build(BUGS_SEEN_IN_A_TREE[name])
     with pytest.raises(CAUGHT):

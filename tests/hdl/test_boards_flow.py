@@ -209,9 +209,10 @@ def test_a_wrong_option_is_named_and_nothing_is_built(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # The first call on a machine compiles Yosys.
 @pytest.mark.usefixtures("compiled_yosys")
-@pytest.mark.parametrize("ports", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ports", [1, 2])
 def test_a_small_netlist_has_its_memories_and_registers_under_their_names(
     ports: int, tmp_path: Path
 ) -> None:

@@ -21,8 +21,8 @@ from afflux_hdl.boards.table import BOARDS
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.synthesis.ecp5 import ports
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import BOARD
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import BOARD
 from tests.support.refusals import refused
 from tests.support.stand_in_management import StandInManagement
 

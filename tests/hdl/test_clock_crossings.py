@@ -20,7 +20,7 @@ from afflux_hdl.port import node_port
 from afflux_hdl.port import verilog as port_verilog
 from afflux_hdl.port.verilog import PORT_MODULE, PortParameters, generate_port
 from afflux_hdl.vivado.crossings import constraints, find_crossings
-from afflux_sim.rtl.build.verilator import BOARD
+from afflux_sim.rtl.compile.verilator import BOARD
 from tests.support.clock_crossings import Crossing, find_all_crossings, netlist_of, paths_of
 from tests.support.management_board import settings_for
 from tests.support.planting import names_with

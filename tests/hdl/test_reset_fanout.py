@@ -27,6 +27,7 @@ def copied(top: str) -> list[str]:
     return sorted(name.partition("$")[0] for _, name in marked)
 
 
+@pytest.mark.long
 def test_of_a_box_both_resets_of_the_fast_clock() -> None:
     node = NodeParameters(engine=Parameters(bus_bits=512, **SIZES))
     top = top_of(generate_box(BoxParameters(node=node)), BOX_MODULE)

@@ -1,5 +1,6 @@
 """What is counted, what is compared, and what stands around the engine in an ECP5."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,13 @@ def test_targets() -> None:
     assert command.targets({}) == {}
 
 
+@functools.cache
+def small_engine() -> str:
+    return verilog.generate(Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2))
+
+
 def test_the_wrapper_connects_every_port_of_the_engine() -> None:
-    text = verilog.generate(Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2))
+    text = small_engine()
     ports = ecp5.ports(text, verilog.MODULE)
     around = ecp5.wrapper(text, verilog.MODULE)
     assert {("input", "rx_data", 32), ("output", "tx_data", 32), ("input", "clk", 1)} <= set(ports)
@@ -144,7 +150,7 @@ def test_the_wrapper_connects_every_port_of_the_engine() -> None:
 
 def test_memories_with_attributes_exist() -> None:
     """Yosys passes over an attribute of a memory that is not there."""
-    text = verilog.generate(Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2))
+    text = small_engine()
     for memory in (*ecp5.DISTRIBUTED, *ecp5.NEVER_BOTH):
         part, _, name = memory.rpartition(".")
         start = f"module \\{verilog.MODULE}.engine.{part} "

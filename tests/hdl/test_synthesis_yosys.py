@@ -39,6 +39,7 @@ endmodule
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # The first call on a machine compiles Yosys.
+@pytest.mark.long
 def test_an_adder_and_a_large_memory(tmp_path: Path) -> None:
     """An adder is a LUT and a chain; the memory is one ultra RAM, in one copy."""
     (tmp_path / "design.v").write_text(DESIGN + RAM_VERILOG)

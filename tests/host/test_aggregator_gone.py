@@ -93,7 +93,9 @@ def lost_soon(lease: JobsLease) -> str:
     return lease.lost or "nothing"
 
 
-@pytest.mark.parametrize(("how", "count"), [("SIGKILL", 2), ("restart", 1)])
+@pytest.mark.parametrize(
+    ("how", "count"), [("SIGKILL", 2), pytest.param("restart", 1, marks=pytest.mark.long)]
+)
 def test_a_worker_that_waits_notices_by_itself(how, count):
     """Of several aggregators the error names the one that has ended."""
     with aggregators(count) as running, jobs(running) as lease:

@@ -10,6 +10,7 @@ from benchmarks.training.__main__ import BENCHES, main
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_short_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
     assert main(["--quick", "--output", str(output)]) == 0

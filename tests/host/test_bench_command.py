@@ -426,6 +426,7 @@ def test_reachable_tensors_take_one_pass(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_shared_memory_nothing_is_reachable(capfd, monkeypatch):
     monkeypatch.setenv("AFFLUX_AGGREGATOR", "soft://")
     text = "bench --ranks 2 -b 4K -e 4K -n 1 -R 1"
@@ -483,6 +484,7 @@ def test_told_to_stop_it_ends_its_ranks():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_of_the_table(tmp_path, capfd):
     output = tmp_path / "host.json"
     names = [*(case.name for case in CASES), "ddp_step"]

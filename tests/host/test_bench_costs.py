@@ -1,4 +1,4 @@
-"""`make bench-network`, its families beside the contests with Gloo: one core, and costs of bytes.
+"""`make bench-network`, its family beside the contests with Gloo: costs of bytes.
 
 Nothing here looks at how fast anything is.
 """
@@ -8,10 +8,8 @@ import json
 import pytest
 
 from benchmarks.network import __main__ as command
-from benchmarks.network import cost_tables, costs, one_core, tables
+from benchmarks.network import cost_tables, costs, tables
 from benchmarks.network.cases import PLANS
-from benchmarks.network.launch import RanksEnded
-from benchmarks.network.namespaces import missing
 
 
 @pytest.fixture(scope="module")
@@ -58,50 +56,14 @@ def test_where_the_counter_is_unknown_cycles_are_left_out(rows):
     assert "–" in cost_tables.TABLES["aggregator_stages"](unknown)
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_one_core_is_measured(tmp_path, capfd):
-    if reason := missing():
-        pytest.skip(reason)
-    output = tmp_path / "network.json"
-    assert command.main(["--quick", "--output", str(output), "--only", "one_core:veth_5"]) == 0
-    (row,) = json.loads(output.read_text(encoding="utf-8"))["rows"]
-    assert (row["bench"], row["case"], row["failed"], row["wrong"]) == (
-        "one_core", "veth_5", "", 0,
-    )  # fmt: skip
-    for name in ("both_s_per_byte", "receive_s_per_byte", "both_calls_per_mb", "stage_memcpy_s"):
-        assert row[name] > 0
-    assert row["slots"] == 32
-    assert "veth, MTU 1,500, 5 blocks" in capfd.readouterr().out
-    # Measured again, it takes its own place.
-    assert command.main(["--quick", "--output", str(output), "--only", "one_core:veth_5"]) == 0
-    assert len(json.loads(output.read_text(encoding="utf-8"))["rows"]) == 1
-
-
-def test_a_path_that_fails_says_why(monkeypatch):
-    def ended(*_arguments):
-        raise RanksEnded("rank 1 ended with 1: not today")
-
-    monkeypatch.setattr(one_core, "_run", ended)
-    row = one_core.run_path(one_core.PATHS[0], quick=True)
-    assert one_core.failed(row)
-    assert "not today" in one_core.brief(row)
-    assert "not today" in cost_tables.TABLES["one_core"]([row | {"quick": False}])
-
-
 def test_parts_are_asked_for_by_name(capsys):
-    assert command._asked_for([]) == (list(PLANS), list(one_core.PATHS), True)
-    plans, paths, with_costs = command._asked_for(["gigabit:dense", "one_core:veth_5"])
-    assert [plan.setup.name for plan in plans] == ["gigabit"]
-    assert ([path.name for path in paths], with_costs) == (["veth_5"], False)
-    assert command._asked_for(["costs"]) == ([], [], True)
-    assert command._asked_for(["one_core"])[1] == list(one_core.PATHS)
-    for words in (["one_core:nothing"], ["costs:nothing"]):
-        with pytest.raises(SystemExit):
-            command.main(["--only", *words])
-    said = capsys.readouterr().err
-    assert "the cases of one_core are loopback_5" in said
-    assert "costs has no cases" in said
+    assert command._asked_for([]) == (list(PLANS), True)
+    plans, with_costs = command._asked_for(["gigabit:dense", "costs"])
+    assert ([plan.setup.name for plan in plans], with_costs) == (["gigabit"], True)
+    assert command._asked_for(["costs"]) == ([], True)
+    with pytest.raises(SystemExit):
+        command.main(["--only", "costs:nothing"])
+    assert "costs has no cases" in capsys.readouterr().err
 
 
 def test_their_tables_are_the_networks():

@@ -161,7 +161,9 @@ def test_the_gateware_answers_and_all_else_is_its_hosts():
             assert counters["node_host_overflow"] == counters["node_bad_frames"] == 0
 
 
-@pytest.mark.parametrize(("mtu", "lanes"), [(1500, 5), (9000, 16)])
+@pytest.mark.parametrize(
+    ("mtu", "lanes"), [(1500, 5), pytest.param(9000, 16, marks=pytest.mark.long)]
+)
 def test_ranks_of_two_hosts_sum_at_the_board(mtu, lanes):
     with network(hosts=2, mtu=mtu, **UNLIMITED) as made, plugged(made) as url:
         board = made.boards[0]
@@ -219,6 +221,7 @@ def test_each_result_goes_once_to_a_group():
         assert 0 <= results_sent - counters["rounds"] <= asked
 
 
+@pytest.mark.long
 def test_aggregators_of_the_hosts_have_the_board_above_them():
     with (
         network(hosts=2, **UNLIMITED) as made,

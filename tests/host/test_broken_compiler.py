@@ -75,6 +75,7 @@ def by_hand(compiler: Compiler) -> str:
     return done.stderr
 
 
+@pytest.mark.long
 def test_whoever_asks_by_hand_has_it_tried_again_and_reads_the_cause(compiler):
     for tries in (1, 2):
         said = by_hand(compiler)

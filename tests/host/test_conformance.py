@@ -41,6 +41,7 @@ def test_the_list_is_long_and_each_says_what_it_does():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sees_what_goes_wrong_and_goes_on(tmp_path):
     wanted = [each for each in collected() if each.module == planted.__name__]
     done = {each.script.name: each for each in rows(wanted, BACKENDS, 2, tmp_path)}

@@ -78,9 +78,8 @@ def descendants(pid):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(how):
     command = [sys.executable, "-m", "afflux.demo", "--without-rtl"]
     command += ["--epochs", "500", "--ranks", "2"]

@@ -159,7 +159,7 @@ def differing(rank, size, calls):
 
 
 # Before the second and the eighteenth call the ranks compare what they are about to do.
-@pytest.mark.parametrize("calls", [1, 5, 18])
+@pytest.mark.parametrize("calls", [1, pytest.param(5, marks=pytest.mark.long), 18])
 def test_ranks_that_choose_otherwise_get_an_error(calls):
     with network(hosts=3, aggregators=0, gbit=None) as hosts:
         for message, _, seconds in values(run_ranks(differing, 3, calls, hosts=hosts.hosts)):
@@ -207,7 +207,7 @@ def nested(rank, size, rates):
     return right, choices, [each.state for each in group_of(group).reducer._ledgers.values()]
 
 
-@pytest.mark.parametrize("rates", [FAST, DOUBTFUL])
+@pytest.mark.parametrize("rates", [FAST, pytest.param(DOUBTFUL, marks=pytest.mark.long)])
 def test_a_signal_handler_may_call_in_the_midst_of_a_call(rates):
     with network(hosts=2, aggregators=0, gbit=None) as hosts:
         points = Rates(rates.points)

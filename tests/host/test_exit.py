@@ -64,7 +64,15 @@ def wait_until_gone(pid):
     return not alive(pid)
 
 
-@pytest.mark.parametrize("end", ENDS)
+LONG = pytest.mark.long
+
+# Every other script ends as these do, or a test below ends so with an aggregator.
+OTHERWISE_SEEN = ("destroyed", "in flight", "sys.exit", "atexit")
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=LONG) if end in OTHERWISE_SEEN else end for end in ENDS]
+)
 def test_ends_cleanly(end, tmp_path):
     done = run_script(START + ENDS[end], tmp_path, ranks=2)
     assert done.returncode == 0, done.stderr
@@ -94,7 +102,10 @@ time.sleep(0.2)
 """CPython before 3.14 ends them when the interpreter has ended, in the middle of C++."""
 
 
-@pytest.mark.parametrize(("adapter", "url"), [("native", "auto"), ("python", "soft://")])
+@pytest.mark.parametrize(
+    ("adapter", "url"),
+    [("native", "auto"), pytest.param("python", "soft://", marks=LONG)],
+)
 def test_daemons_in_collectives_do_not_abort(adapter, url, tmp_path):
     environment = {"AFFLUX_ADAPTER": adapter, "AFFLUX_AGGREGATOR": url}
     done = run_script(START + DAEMONS, tmp_path, ranks=2, environment=environment)
@@ -129,7 +140,14 @@ def test_a_daemon_in_a_group_that_is_made_at_the_very_end(tmp_path):
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 
 
-@pytest.mark.parametrize("end", ["not destroyed", "in flight", "in flight, unmatched"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param("not destroyed", marks=LONG),
+        "in flight",
+        pytest.param("in flight, unmatched", marks=LONG),
+    ],
+)
 def test_ends_cleanly_with_its_aggregator(end, tmp_path):
     done = run_script(START + ENDS[end], tmp_path, ranks=2, environment=SOFT)
     assert done.returncode == 0, done.stderr
@@ -145,7 +163,9 @@ CRASHES = {
 }
 
 
-@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize(
+    "crash", ["killed", *(pytest.param(each, marks=LONG) for each in ("exception", "os._exit"))]
+)
 def test_a_crash_of_rank_0_leaves_no_aggregator(crash, tmp_path):
     done = run_script(START + CRASHES[crash], tmp_path, ranks=2, environment=SOFT)
     assert done.returncode == 1

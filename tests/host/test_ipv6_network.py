@@ -50,7 +50,9 @@ def automatic(rank, size):
     return tensor[7].item() == size, afflux.statistics(group), recording.messages
 
 
-@pytest.mark.parametrize(("mtu", "lanes"), [(1500, 5), (9000, 16)])
+@pytest.mark.parametrize(
+    ("mtu", "lanes"), [(1500, 5), pytest.param(9000, 16, marks=pytest.mark.long)]
+)
 def test_nothing_is_given_and_nothing_need_be_started(mtu, lanes):
     with network(hosts=3, aggregators=0, gbit=None, mtu=mtu, ipv4=False) as made:
         assert made.hosts[0].run("ip", "-4", "address", "show", "dev", "eth0").stdout == ""

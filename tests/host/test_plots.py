@@ -10,9 +10,7 @@ import pytest
 from afflux.commands.bench import size_plot
 from benchmarks.gateware import plots as gateware_plots
 from benchmarks.network import plots as network_plots
-from benchmarks.network import sparse_plots
 from benchmarks.network.cases import PLANS
-from benchmarks.network.workloads import SPARSE_PLANS
 from benchmarks.ranks import plots as ranks_plots
 from benchmarks.ranks.cases import CASES
 from benchmarks.report.plots import draw_plots
@@ -23,7 +21,6 @@ from tests.support.checkout import ROOT
 SUITES = {
     "ranks": ranks_plots,
     "network": network_plots,
-    "sparse": sparse_plots,
     "gateware": gateware_plots,
     "training": training_plots,
     "schemes": scheme_plots,
@@ -45,7 +42,7 @@ def rows_of_ranks() -> list[dict]:
     return [*speed, *calls, {**about, "ranks": 2, "size": "16M", "failed": "afflux: it broke"}]
 
 
-def rows_of_network(plans=PLANS) -> list[dict]:
+def rows_of_network() -> list[dict]:
     return [
         {
             **{"bench": "network", "setup": plan.setup.name, "case": case.name, "quick": False},
@@ -53,7 +50,7 @@ def rows_of_network(plans=PLANS) -> list[dict]:
             **{"density": case.density, "overlap": case.overlap, **TIMES},
             **({"limit_s": 0.1, "gloo_limit_s": 0.5} if case.bytes > 1 << 20 else {}),
         }
-        for plan in plans
+        for plan in PLANS
         for case in plan.cases
         for topology in ("auto", "udp")
     ]
@@ -106,7 +103,6 @@ def rows_of_schemes() -> list[dict]:
 ROWS = {
     "ranks": rows_of_ranks,
     "network": rows_of_network,
-    "sparse": lambda: rows_of_network(SPARSE_PLANS),
     "gateware": rows_of_gateware,
     "training": rows_of_training,
     "schemes": rows_of_schemes,

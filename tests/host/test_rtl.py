@@ -56,12 +56,17 @@ def of_software():
 @pytest.mark.parametrize(
     ("lanes", "loss", "url"),
     [
-        ("16", "0", "rtl://"),
-        pytest.param("16", "0", "rtl://?bus_bits=32", marks=pytest.mark.long),
         ("16", "0.02", "rtl://"),
-        ("16", "0.02", "rtl://?bus_bits=32"),
-        ("5", "0", "rtl://"),
         ("5", "0", "rtl://?bus_bits=32"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ("16", "0", "rtl://"),
+                ("16", "0", "rtl://?bus_bits=32"),
+                ("16", "0.02", "rtl://?bus_bits=32"),
+                ("5", "0", "rtl://"),
+            )
+        ),
     ],
 )
 def test_equal_bits(url, lanes, loss, of_software):

@@ -26,7 +26,7 @@ FLOOR = re.compile(r"^\d+\. (.+(?:\n   .+)*)", re.MULTILINE)
 
 # Of the tests: a room imports only from rooms that stand before it here, or from itself.
 TEST_FLOORS = (
-    ("tests.support",),
+    ("tests.support", "tests.models"),
     ("tests.scenarios",),
     ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal", "tests.conformance"),
     ("tests.mutation",),

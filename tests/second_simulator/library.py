@@ -23,10 +23,10 @@ from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.node.verilog import NODE_MODULE, NodeTop
-from afflux_sim.rtl.build.attended import run_attended
-from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import ENGINE, NODE, Model, shim_text
+from afflux_sim.rtl.compile.attended import run_attended
+from afflux_sim.rtl.compile.cache import BuildError, cached, default_folder, digest
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import ENGINE, NODE, Model, shim_text
 from tests.support.rtlil_text import inputs_of
 from tests.support.yosys import run_script
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from afflux_sim.rtl.build.attended import run_attended
+from afflux_sim.rtl.compile.attended import run_attended
 
 _LIMIT_S = 20.0
 
 BUILDER = """
 import sys
-from afflux_sim.rtl.build.attended import run_attended
+from afflux_sim.rtl.compile.attended import run_attended
 run_attended(["sh", "-c", "sleep 300 & echo $! >$0/ids.part; echo $$ >>$0/ids.part; "
               "mv $0/ids.part $0/ids; wait", sys.argv[1]])
 """

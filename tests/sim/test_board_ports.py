@@ -198,6 +198,7 @@ def check_without_a_link(made: VerilatedBoard) -> None:
     perform(board, director.create(job))
 
 
+@pytest.mark.long
 def test_a_port_without_a_link_does_not_stop_the_other(made: VerilatedBoard) -> None:
     check_without_a_link(made)
 

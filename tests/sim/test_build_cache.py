@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from afflux_sim.rtl.build import cache as build_cache
-from afflux_sim.rtl.build import toolchain
-from afflux_sim.rtl.build import verilator as verilator_build
-from afflux_sim.rtl.build.cache import BuildError, PassingBuildError, cached, digest
-from afflux_sim.rtl.build.toolchain import ToolchainError, find_toolchain
+from afflux_sim.rtl.compile import cache as build_cache
+from afflux_sim.rtl.compile import toolchain
+from afflux_sim.rtl.compile import verilator as verilator_build
+from afflux_sim.rtl.compile.cache import BuildError, PassingBuildError, cached, digest
+from afflux_sim.rtl.compile.toolchain import ToolchainError, find_toolchain
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.support.checkout import BUILD
 from tests.support.loopback import loopback
@@ -42,7 +42,7 @@ def test_the_folder_is_in_the_checkout_or_chosen(monkeypatch):
 
 def test_an_installed_package_uses_the_users_cache(monkeypatch):
     monkeypatch.delenv("AFFLUX_CACHE", raising=False)
-    installed = "/usr/lib/site-packages/afflux_sim/rtl/build/cache.py"
+    installed = "/usr/lib/site-packages/afflux_sim/rtl/compile/cache.py"
     monkeypatch.setattr(build_cache, "__file__", installed)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
     assert build_cache.default_folder() == Path("/somewhere/cache/afflux")

@@ -5,9 +5,9 @@ import pytest
 
 from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import wire
-from afflux_sim.load.closed_loop import ClosedLoop, LoopError, Order
-from afflux_sim.load.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
 from afflux_sim.rtl.verilated import VerilatedEngine
+from benchmarks.gateware.closed_loop import ClosedLoop, LoopError, Order
+from benchmarks.gateware.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
 from tests.checks.engine_checks import open_engine
 from tests.support.checkout import ROOT
 

@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 
 from afflux_sim.board.simulated_appliance import board_parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.settings_file import ARGUMENT, settings_lines
-from afflux_sim.rtl.build.verilator import BOARD
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.settings_file import ARGUMENT, settings_lines
+from afflux_sim.rtl.compile.verilator import BOARD
 from afflux_sim.rtl.verilated_board import verilog_of
-from afflux_sim.testbench.simulator import build_verilog, run_module
 from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS
 from tests.support.checkout import BUILD
+from tests.testbench.simulator import build_verilog, run_module
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+# In process, other tests send the same to the same pins.
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
 FOLDER = BUILD / "cocotb"
 
@@ -36,11 +37,7 @@ def run(verilog: str, results: str, test: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "test",
-    [
-        "four_workers_at_full_rate",
-        pytest.param("least_gap_that_a_receiver_sees", marks=pytest.mark.long),
-        pytest.param("from_a_slower_partner", marks=pytest.mark.long),
-    ],
+    ["four_workers_at_full_rate", "least_gap_that_a_receiver_sees", "from_a_slower_partner"],
 )
 def test_board(test: str, tmp_path: Path) -> None:
     verilog = verilog_of(board_parameters(**BOARD_BUILD), default_folder())

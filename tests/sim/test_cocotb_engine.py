@@ -1,16 +1,15 @@
-"""Runs the cocotb testbenches, each on a 512-bit and on a 32-bit engine.
+"""Runs cocotb testbenches on a 512-bit engine; `make test-long` all of them, also on a 32-bit one.
 
-Workers, lanes and slots are run-time values, so one build of each width serves all cases. Trees and
-schedules are those that other tests run in process, at both widths: here one width is enough, and
-`make test-long` runs the other.
+Workers, lanes and slots are run-time values, so one build of each width serves all cases. Other
+tests play the same cases, trees and schedules to the pins of both widths in process.
 """
 
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.scenarios.director import LARGE
 from tests.support.checkout import BUILD
+from tests.testbench.simulator import build_simulator, run_module
 
 pytestmark = pytest.mark.slow
 
@@ -24,20 +23,19 @@ MODULES = [
     "ethernet_mac",
 ]
 
+LONG = [("trees", 512), ("schedules", 512), *((module, 32) for module in MODULES)]
+
 
 def built(bus_bits: int) -> Parameters:
     return Parameters(bus_bits=bus_bits, **LARGE)
-
-
-LONG = [("cases", 32), ("trees", 512), ("schedules", 512)]
 
 
 @pytest.mark.parametrize(
     ("module", "bus_bits"),
     [
         pytest.param(module, bits, marks=pytest.mark.long if (module, bits) in LONG else ())
-        for module in MODULES
         for bits in (512, 32)
+        for module in MODULES
     ],
 )
 def test_engine(module: str, bus_bits: int) -> None:

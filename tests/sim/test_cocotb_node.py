@@ -4,8 +4,8 @@ import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.support.checkout import BUILD
+from tests.testbench.simulator import build_simulator, run_module
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PORT_MODULE, PortParameters, generate_port
-from afflux_sim.testbench.simulator import build_verilog, run_module
 from tests.support.checkout import BUILD
 from tests.testbench.managed_port import SETTINGS
 from tests.testbench.port import SIZES, TX_BEATS
+from tests.testbench.simulator import build_verilog, run_module
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pywellen import Waveform
 
-from afflux_sim.testbench.simulator import build_verilog, run_module, waves_format
 from tests.support.checkout import BUILD, ROOT
+from tests.testbench.simulator import build_verilog, run_module, waves_format
 from tests.testbench.waves import PERIOD_NS, TOP, VERILOG
 
 pytestmark = pytest.mark.slow
@@ -79,23 +79,27 @@ def form(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.long
 def test_all_that_passes_is_in_the_file(form, tmp_path):
     run_one(tmp_path, "passes")
     assert counts(tmp_path / f"dump.{form}") == all_counts(10)
 
 
+@pytest.mark.long
 def test_a_failure_says_where_the_waves_are(form, tmp_path):
     path = file_in(run_pytest(tmp_path, "test_fails"))
     assert path.suffix == f".{form}"
     assert counts(path) == all_counts(20)
 
 
+@pytest.mark.long
 def test_so_does_a_time_limit_and_the_file_is_complete(form, tmp_path):
     found = counts(file_in(run_pytest(tmp_path, "test_hangs")))
     assert len(found) > 100
     assert found == all_counts(len(found) - 1)
 
 
+@pytest.mark.long
 def test_without_waves_a_failure_says_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.delenv("WAVES", raising=False)
     said = run_pytest(tmp_path, "test_fails")

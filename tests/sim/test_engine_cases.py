@@ -11,10 +11,20 @@ from tests.scenarios.job_frames import Job
 pytestmark = pytest.mark.slow
 
 
-# Workers, lanes, slots.
-@pytest.mark.parametrize("shape", [(64, 16, 1), (33, 2, 16)], ids=str)
-@pytest.mark.parametrize("bus_bits", [512, 32])
-@pytest.mark.parametrize("name", CASES)
+SHAPES = [(64, 16, 1), (33, 2, 16)]
+"""Workers, lanes, slots."""
+
+
+@pytest.mark.parametrize(
+    ("name", "bus_bits", "shape"),
+    # Each case meets both widths and both shapes.
+    [
+        (name, bus_bits, SHAPES[(case + at) % 2])
+        for case, name in enumerate(CASES)
+        for at, bus_bits in enumerate((512, 32))
+    ],
+    ids=str,
+)
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
     job = Job(number=3, workers=workers, lanes=lanes, slots=slots)

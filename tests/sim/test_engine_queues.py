@@ -53,6 +53,7 @@ def test_no_ring_reaches_into_its_neighbour(bus_bits: int) -> None:
         check_neighbouring_rings(engine, BUILDS[bus_bits])
 
 
+@pytest.mark.long
 def test_fewer_slots_than_what_is_asked_for_again() -> None:
     """Eight of one slot were counted as none by an engine of two slots."""
     build: Build = {"workers": 2, "lanes": 1, "jobs": 1, "slots": 2}

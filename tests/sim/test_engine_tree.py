@@ -25,10 +25,20 @@ OPERATIONS = (
 )
 
 
-# Workers, lanes, slots.
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 2), (3, 2, 2), (8, 2, 1)], ids=str)
-@pytest.mark.parametrize("bus_bits", [512, 32])
-@pytest.mark.parametrize("name", TREE_CASES)
+SHAPES = [(1, 1, 1), (2, 1, 2), (3, 2, 2), (8, 2, 1)]
+"""Workers, lanes, slots."""
+
+
+@pytest.mark.parametrize(
+    ("name", "bus_bits", "shape"),
+    # Each case meets each shape, and every other of them at either width.
+    [
+        (name, (512, 32)[(case + at) % 2], shape)
+        for case, name in enumerate(TREE_CASES)
+        for at, shape in enumerate(SHAPES)
+    ],
+    ids=str,
+)
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
     job = Job(number=0, workers=workers, lanes=lanes, slots=slots)
@@ -68,9 +78,15 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("bus_bits", [512, 32])
-@pytest.mark.parametrize("links", [Links(loss=0.15, duplication=0.15), Links(burst=8)], ids=str)
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize(
+    ("name", "links", "bus_bits"),
+    [
+        (name, links, (512, 32)[(tree + at) % 2])
+        for tree, name in enumerate(TREES)
+        for at, links in enumerate((Links(loss=0.15, duplication=0.15), Links(burst=8)))
+    ],
+    ids=str,
+)
 def test_trees(name: str, links: Links, bus_bits: int) -> None:
     for seed in range(2):
         reduce_in_tree(TREES[name], seed, links=links, bus_bits=bus_bits, count=400)

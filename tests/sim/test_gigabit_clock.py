@@ -15,10 +15,10 @@ from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import wire
 from afflux_hdl.contract.registers import address_of
 from afflux_hdl.synthesis.ecp5 import PARAMETERS
-from afflux_sim.load.closed_loop import WIRE_OVERHEAD_BYTES, ClosedLoop
-from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from benchmarks.gateware.closed_loop import WIRE_OVERHEAD_BYTES, ClosedLoop
+from benchmarks.gateware.traffic import DenseTraffic
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.scenarios.director import Director
 from tests.scenarios.job_frames import Job

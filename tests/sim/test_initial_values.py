@@ -1,6 +1,6 @@
 """Initial values as loops: the same values, in fewer lines."""
 
-from afflux_sim.rtl.build.initial_values import loops_for_initial_values
+from afflux_sim.rtl.compile.initial_values import loops_for_initial_values
 
 
 def test_a_run_of_equal_values_becomes_a_loop():

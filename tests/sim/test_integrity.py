@@ -14,9 +14,9 @@ import pytest
 
 from afflux_hdl.contract.registers import counter_address
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
 from tests.mutation.flip_rounds import FlipRounds, as_received, misleads

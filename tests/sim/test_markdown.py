@@ -1,6 +1,5 @@
 """Pages are wrapped for readers of plain text, and the glossary can be searched by eye."""
 
-import importlib.util
 import re
 
 import pytest
@@ -9,7 +8,6 @@ from tests.support.checkout import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COLUMNS = 120
-MODULE = re.compile(r"python3? -m ([\w.]+)")
 LINK_ALONE = re.compile(r"^\s*[*-]?\s*!?\[[^]]*\]\([^)]*\)\S*$")
 
 
@@ -40,17 +38,6 @@ def test_long_prose_is_seen_and_nothing_else():
     tables = f"| {long} |\n   | {long} |\n"
     text = f"{long}\n{tables}```\n{long}\n```\n    {long}\n* {long}\n[{long}](page.md)\n"
     assert too_long(text) == [1, 8]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_modules_that_are_run_exist(page):
-    for name in MODULE.findall(page.read_text(encoding="utf-8")):
-        if name.split(".")[0] in ("pip", "venv", "http", "pytest", "torch"):
-            continue
-        found = importlib.util.find_spec(name)
-        assert found is not None, f"{page.name} runs {name}"
-        if found.submodule_search_locations is not None:
-            assert importlib.util.find_spec(f"{name}.__main__"), f"{name} is not a program"
 
 
 def glossary_words(text: str) -> list[str]:

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from afflux_sim.models.model_checker import FAULTS, SIZES, TREE_SIZES, check, report
-from afflux_sim.models.slot_model import Guards, SlotModel
+from tests.models.model_checker import FAULTS, SIZES, TREE_SIZES, check, report
+from tests.models.slot_model import Guards, SlotModel
 
 # Steps of the shortest counterexample; None where there must be none.
 TRACE_LENGTHS = {

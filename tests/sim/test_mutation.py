@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.mutation.battery import parameters, short_battery
 from tests.mutation.cell_bits import CellBits

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
 from tests.checks.edge_checks import check_edges
 from tests.mutation.battery import Trial
 from tests.mutation.cell_bits import CellBits
@@ -64,6 +64,7 @@ workers; and of the one that says who goes first, and is for `check_turns`."""
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_words_of_one_half_of_a_memory_in_the_other(tmp_path: Path) -> None:
     """Of the largest engine with 32 bits: each table loses the uppermost bit of its address."""
     parameters = shipped_parameters(BUS_BITS)

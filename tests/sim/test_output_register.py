@@ -3,10 +3,10 @@
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
-from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
+from afflux_sim.rtl.compile.verilog_cache import engine_verilog
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS
 from tests.mutation.battery import full_battery

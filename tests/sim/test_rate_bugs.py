@@ -6,9 +6,9 @@ from amaranth.hdl import Module
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.transmit import Transmit
 from afflux_hdl.engine.verilog import generate
-from afflux_sim.load.closed_loop import ClosedLoop, Passed
-from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
+from benchmarks.gateware.closed_loop import ClosedLoop, Passed
+from benchmarks.gateware.traffic import DenseTraffic
 from tests.checks.engine_checks import BUILDS
 from tests.support.overriding import engine_verilog_with
 

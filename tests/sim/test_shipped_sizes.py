@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.verilog_cache import engine_verilog
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.edge_checks import check_all_jobs, check_all_parents, check_edges
 from tests.mutation.native_bugs import caught

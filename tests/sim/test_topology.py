@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from afflux_sim.scaling.events import play, play_ring
-from afflux_sim.scaling.formulas import (
+from docs.generate import scaling_tables
+from docs.generate.cluster_events import play, play_ring
+from docs.generate.cluster_formulas import (
     Cluster,
     all_reduce_s,
     ring_s,
@@ -15,7 +16,6 @@ from afflux_sim.scaling.formulas import (
     traffic_bytes,
     union_density,
 )
-from docs.generate import scaling_tables
 from tests.support.checkout import ROOT
 
 ROUNDS = 30

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from afflux_sim.models.model_checker import TREE_FAULTS, TREE_SIZES, check
-from afflux_sim.models.tree_model import TreeGuards, TreeModel
+from tests.models.model_checker import TREE_FAULTS, TREE_SIZES, check
+from tests.models.tree_model import TreeGuards, TreeModel
 
 # Steps of the shortest counterexample; None where there must be none.
 TRACE_LENGTHS = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pywellen import Waveform
 
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.waves import Waves, WavesFailed
 from tests.support.checkout import BUILD, ROOT

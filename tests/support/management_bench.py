@@ -14,9 +14,9 @@ from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.node import Node
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import Model, build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import Model, build_library
 
 __all__ = ["BenchTop", "ManagementBench", "Pins", "build_bench"]
 

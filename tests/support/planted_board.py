@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 import afflux_hdl
 from afflux_hdl.contract.management import Settings
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.settings_file import settings_from_file
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import BOARD, build_library
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.settings_file import settings_from_file
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import BOARD, build_library
 from afflux_sim.rtl.verilated_board import BoardClocks, BoardParameters, VerilatedBoard
 from tests.support.checkout import BUILD
 from tests.support.planting import Bug, copy_package

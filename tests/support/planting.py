@@ -6,12 +6,15 @@ of a single module's names.
 
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Bug", "copy_package", "names_with"]
+import pytest
+
+__all__ = ["Bug", "copy_package", "first_now", "names_with"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,12 @@ def names_with(module: ModuleType, right: str, wrong: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": module.__name__}
     exec(compile(source, str(path), "exec"), names)
     return names
+
+
+def first_now(bugs: Iterable[str]) -> list[Any]:
+    """Return names for a test: the first bug's, and the others' marked for the long tests.
+
+    Each bug is a program of its own to compile, and one shows that the check can fail.
+    """
+    first, *others = bugs
+    return [first, *(pytest.param(name, marks=pytest.mark.long) for name in others)]

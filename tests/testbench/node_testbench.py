@@ -16,11 +16,11 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
-from afflux_sim.testbench.pace import Pace
-from afflux_sim.testbench.stream_driver import StreamDriver
-from afflux_sim.testbench.stream_sampler import StreamSampler
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
+from tests.testbench.pace import Pace
+from tests.testbench.stream_driver import StreamDriver
+from tests.testbench.stream_sampler import StreamSampler
 
 __all__ = ["NodeTestbench"]
 

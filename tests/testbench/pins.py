@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.testbench.engine_testbench import EngineTestbench
 from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
+from tests.testbench.engine_testbench import EngineTestbench
 
 __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 

@@ -10,10 +10,10 @@ import cocotb
 from cocotb.triggers import FallingEdge
 
 from afflux_hdl.contract.registers import PORT_IDENTITY, port_address_of
-from afflux_sim.testbench.pace import Pace
 from tests.scenarios.cases import Round
 from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
+from tests.testbench.pace import Pace
 from tests.testbench.port_testbench import CMAC, MAC_25G, PortTestbench, Rules
 
 SIZES: Build = {"workers": 4, "lanes": 2, "jobs": 2, "slots": 8}

@@ -16,11 +16,11 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
-from afflux_sim.testbench.pace import Pace
-from afflux_sim.testbench.stream_driver import StreamDriver
-from afflux_sim.testbench.stream_sampler import StreamSampler
 from tests.scenarios.director import Action, Actions, Play, ReadRegister
 from tests.testbench.node_testbench import Pins
+from tests.testbench.pace import Pace
+from tests.testbench.stream_driver import StreamDriver
+from tests.testbench.stream_sampler import StreamSampler
 
 __all__ = ["CMAC", "MAC_25G", "Mac", "PortTestbench", "Rules", "Sent", "always"]
 

@@ -12,8 +12,8 @@ from cocotb.task import bridge, resume
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import HypothesisSideeffectWarning
 
-from afflux_sim.testbench.engine_testbench import EngineTestbench
 from tests.scenarios.schedules import Schedule, play_schedule, schedules
+from tests.testbench.engine_testbench import EngineTestbench
 from tests.testbench.pins import new_director, perform_on_pins
 
 # cocotb loads pytest's plugins for its own use and leaves hypothesis's half started.

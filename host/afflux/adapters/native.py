@@ -28,8 +28,8 @@ from afflux.group.call.errors import OperationTimeout
 from afflux.group.core import Group
 from afflux.group.reducers.reducer import Comparison
 from afflux.group.settings.membership import Membership
-from afflux_sim.rtl.build.attended import run_attended
-from afflux_sim.rtl.build.cache import (
+from afflux_sim.rtl.compile.attended import run_attended
+from afflux_sim.rtl.compile.cache import (
     BuildError,
     PassingBuildError,
     cached,

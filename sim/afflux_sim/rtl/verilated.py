@@ -6,7 +6,7 @@
         engine.write(address_of("local_port"), 4700)
         answers = engine.play(frames)
 
-Built on first use, see `afflux_sim.rtl.build.verilator` and `afflux_sim.rtl.build.cache`.
+Built on first use, see `afflux_sim.rtl.compile.verilator` and `afflux_sim.rtl.compile.cache`.
 """
 
 import ctypes
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Self
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
-from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import build_library
+from afflux_sim.rtl.compile.verilog_cache import engine_verilog
 from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, ShimWrite, load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated_model import VerilatedModel

@@ -25,11 +25,11 @@ from typing import Self
 
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.settings_file import settings_from_file, settings_lines
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import BOARD, build_library
-from afflux_sim.rtl.build.verilog_cache import board_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.settings_file import settings_from_file, settings_lines
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import BOARD, build_library
+from afflux_sim.rtl.compile.verilog_cache import board_verilog
 from afflux_sim.rtl.verilated_model import ModelHandle
 
 __all__ = [

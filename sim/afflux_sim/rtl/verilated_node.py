@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Self
 
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import NODE, build_library
-from afflux_sim.rtl.build.verilog_cache import node_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import NODE, build_library
+from afflux_sim.rtl.compile.verilog_cache import node_verilog
 from afflux_sim.rtl.verilated_model import VerilatedModel
 
 __all__ = ["AxiAnswer", "NodePace", "NodeStatistics", "VerilatedNode"]

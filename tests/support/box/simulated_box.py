@@ -31,10 +31,10 @@ from typing import Self
 from afflux_hdl.contract.box_registers import box_counter_address, node_base
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.plugin import instance
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import Model, build_library
-from afflux_sim.rtl.build.verilog_cache import box_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import Model, build_library
+from afflux_sim.rtl.compile.verilog_cache import box_verilog
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated_model import AccessRefused, SimulationError
 

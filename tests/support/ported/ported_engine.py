@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import ENGINE, Model, build_library
-from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.compile.cache import default_folder
+from afflux_sim.rtl.compile.toolchain import find_toolchain
+from afflux_sim.rtl.compile.verilator import ENGINE, Model, build_library
+from afflux_sim.rtl.compile.verilog_cache import engine_verilog
 from afflux_sim.rtl.shim_binding import load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine

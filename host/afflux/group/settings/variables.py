@@ -17,9 +17,9 @@
 | AFFLUX_SECRET | text, none | the secret itself, where there is no such file; every program that the ranks start inherits it |
 | AFFLUX_DEVICE_KEY_FILE | file, none | has the 128-bit key of the appliances that `afflux device` and `afflux serve device` control (16 bytes or 32 hexadecimal digits, mode 600): `docs/boards.md` |
 | AFFLUX_SCHEME | words, none | the scheme that `afflux.hooks.register(ddp)` takes: `afflux.scheme_words` |
-| AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
+| AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.compile.verilator` reads it |
 | AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |
-| AFFLUX_CACHE | folder | where the simulated engine's builds and native adapters are kept; `afflux_sim.rtl.build.cache` reads it |
+| AFFLUX_CACHE | folder | where the simulated engine's builds and native adapters are kept; `afflux_sim.rtl.compile.cache` reads it |
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 

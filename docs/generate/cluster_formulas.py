@@ -1,6 +1,6 @@
 """The cost of an all-reduce on a star, several engines, a tree and a ring: formulas.
 
-`docs/scaling.md` explains them. `afflux_sim.scaling.events` plays the same clusters frame
+`docs/scaling.md` explains them. `docs.generate.cluster_events` plays the same clusters frame
 by frame, and a test compares.
 
 Links are full duplex. Tensors are long: the extra time of their first and last frames is left out.

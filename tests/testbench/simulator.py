@@ -17,11 +17,11 @@ from cocotb_tools import runner
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
-from afflux_sim.rtl.build.initial_values import loops_for_initial_values
-from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
-from afflux_sim.rtl.build.verilator import ENGINE, NODE, PACKING, TRACE_FLAGS, waves_text
-from afflux_sim.rtl.build.verilog_cache import engine_verilog, node_verilog
+from afflux_sim.rtl.compile.cache import BuildError, cached, default_folder, digest
+from afflux_sim.rtl.compile.initial_values import loops_for_initial_values
+from afflux_sim.rtl.compile.toolchain import Toolchain, find_toolchain
+from afflux_sim.rtl.compile.verilator import ENGINE, NODE, PACKING, TRACE_FLAGS, waves_text
+from afflux_sim.rtl.compile.verilog_cache import engine_verilog, node_verilog
 from afflux_sim.rtl.waves import FORMATS
 
 __all__ = ["build_simulator", "build_verilog", "run_module"]
@@ -42,7 +42,7 @@ UNITS = {"VM_PARALLEL_BUILDS": "0"}
 RUNTIME = ("verilated.o", "verilated_vpi.o", "verilated_threads.o")
 NO_MODEL = "module nothing(input clk, output q); assign q = clk; endmodule\n"
 
-_ENTRY = "afflux_sim.testbench.termination:start"
+_ENTRY = "tests.testbench.termination:start"
 _END_TIMEOUT_S = 10.0
 """For a simulator that is told to end, and has its waves to complete."""
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from afflux_sim.rtl.build.attended import end_attended, run_attended
-from afflux_sim.rtl.build.cache import BuildError, cached, digest
-from afflux_sim.rtl.build.initial_values import loops_for_initial_values
-from afflux_sim.rtl.build.toolchain import Toolchain
+from afflux_sim.rtl.compile.attended import end_attended, run_attended
+from afflux_sim.rtl.compile.cache import BuildError, cached, digest
+from afflux_sim.rtl.compile.initial_values import loops_for_initial_values
+from afflux_sim.rtl.compile.toolchain import Toolchain
 
 __all__ = ["BOARD", "ENGINE", "NODE", "Model", "build_library", "shim_text"]
 

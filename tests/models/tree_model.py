@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from afflux_sim.models.slot_model import NOT_BEGUN, Action
+from tests.models.slot_model import NOT_BEGUN, Action
 
 __all__ = ["TreeGuards", "TreeModel", "TreeState"]
 

@@ -2,7 +2,7 @@
 
 Breadth first, so that a counterexample is as short as there is one. A dead end is a state from
 which completion cannot be reached, however kind the network becomes; that no state is one is shown
-by walking back from completion. `python -m afflux_sim.models.model_checker` prints how many states
+by walking back from completion. `python -m tests.models.model_checker` prints how many states
 there are, and for each guard that is taken out the shortest way to the fault.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from afflux_sim.models.slot_model import Action, Guards, SlotModel
-from afflux_sim.models.tree_model import TreeGuards, TreeModel
+from tests.models.slot_model import Action, Guards, SlotModel
+from tests.models.tree_model import TreeGuards, TreeModel
 
 __all__ = [
     "FAULTS",

@@ -7,10 +7,10 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge, with_timeout
 
-from afflux_sim.testbench.pace import Pace
-from afflux_sim.testbench.register_pins import RegisterPins
-from afflux_sim.testbench.stream_driver import StreamDriver
-from afflux_sim.testbench.stream_sampler import StreamSampler
+from tests.testbench.pace import Pace
+from tests.testbench.register_pins import RegisterPins
+from tests.testbench.stream_driver import StreamDriver
+from tests.testbench.stream_sampler import StreamSampler
 
 __all__ = ["EngineTestbench"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from afflux_hdl.contract import wire
-from afflux_sim.load.closed_loop import LoopError
-from afflux_sim.load.loop_job import Contribution
+from benchmarks.gateware.closed_loop import LoopError
+from benchmarks.gateware.loop_job import Contribution
 
 __all__ = ["ColumnTraffic", "DenseTraffic", "Overlap", "presence"]
 

@@ -1,4 +1,4 @@
-"""The clusters of `afflux_sim.scaling.formulas`, played frame by frame over queues and links.
+"""The clusters of `docs.generate.cluster_formulas`, played frame by frame over queues and links.
 
 Each link sends one frame after the other, first come, first served, and delivers it after its
 delay. Queues are unbounded, as the window bounds what is in them. Nothing is lost.
@@ -8,7 +8,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 
-from afflux_sim.scaling.formulas import RING_PAYLOAD_SHARE, RING_PIECES, Cluster
+from docs.generate.cluster_formulas import RING_PAYLOAD_SHARE, RING_PIECES, Cluster
 
 __all__ = ["play", "play_ring"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.opennic.parameters import BoxParameters
-from afflux_sim.rtl.build.attended import run_attended
-from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.compile.attended import run_attended
+from afflux_sim.rtl.compile.cache import BuildError, cached, digest
 
 __all__ = ["board_verilog", "box_verilog", "engine_verilog", "node_verilog"]
 

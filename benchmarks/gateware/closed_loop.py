@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Protocol
 
 from afflux_hdl.contract import registers, wire
-from afflux_sim.load.loop_job import AFFLUX_HEADER, EVERYONE, FIRST_ROUND, Contribution, LoopJob
 from afflux_sim.rtl.stimulus import NOT_DRAINED
 from afflux_sim.rtl.verilated import VerilatedEngine
+from benchmarks.gateware.loop_job import AFFLUX_HEADER, EVERYONE, FIRST_ROUND, Contribution, LoopJob
 
 __all__ = [
     "ClosedLoop",

@@ -4,7 +4,7 @@ from typing import Any
 
 from cocotb.triggers import FallingEdge
 
-from afflux_sim.testbench.pace import Pace
+from tests.testbench.pace import Pace
 
 __all__ = ["StreamDriver"]
 

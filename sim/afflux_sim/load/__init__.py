@@ -1,1 +1,0 @@
-"""Workers that keep a simulated engine busy, to measure it."""

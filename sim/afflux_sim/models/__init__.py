@@ -1,1 +1,0 @@
-"""Small models of the protocol, and the checker that visits all of their states."""
