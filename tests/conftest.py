@@ -26,7 +26,7 @@ IN_CI = bool(os.environ.get("CI"))
 
 settings.register_profile(
     "afflux",
-    # pytest's own time limit ends a hang; a busy two-core machine is no reason to fail.
+    # pytest's own time limit ends a hang; a busy two-core machine does not justify a failure.
     deadline=None,
     # A failure prints the line that repeats it anywhere.
     print_blob=True,
@@ -35,7 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("afflux")
 
-# What one process may need at its peak: a compiler with a large model, or ranks with torch.
+# The memory of one process at its peak: a compiler with a large model, or ranks with torch.
 PROCESS_BYTES = 2 << 30
 
 

@@ -3,9 +3,8 @@
 `--suite sparse` measures the workloads of sparse tensors instead, into build/bench/sparse.json.
 
 The hosts are namespaces of this machine, at the ports of a switch of given rates. Runs of Afflux,
-by each way of summing, and of Gloo alternate. What is wanted is shown beside what was reached;
-missing it is not an error, but wrong elements are, and so is a call that works with Gloo and fails
-with Afflux.
+by each way of summing, and of Gloo alternate. Targets are shown beside the figures; missing one is
+not an error, but wrong elements are, and so is a call that works with Gloo and fails with Afflux.
 """
 
 import argparse
@@ -57,7 +56,7 @@ def run_plan(
         plan: The network and its cases.
         quick: Only show that it works.
         budget_s: For all runs of a case.
-        keep: Is given all rows so far after each case, as what follows may end the command.
+        keep: Is given all rows so far after each case, as a later one may end the command.
     """
     setup, left = plan.setup, list(plan.cases)
     rows: list[Row] = []

@@ -30,7 +30,7 @@ def _by_torch(tensor: torch.Tensor, count: int) -> torch.Tensor:
 
 
 SELECTIONS: dict[str, Select] = {"all_gather": _by_afflux, "all_gather_torch": _by_torch}
-"""By name of the contender: who finds a rank's largest elements."""
+"""The search of a rank's largest elements, by name of the contender."""
 
 
 def all_gather_side(
@@ -40,8 +40,8 @@ def all_gather_side(
 
     Args:
         group: Gloo's.
-        select: What finds a rank's largest elements.
-        tensor: Flat float32; what is sent becomes zero there.
+        select: Finds a rank's largest elements.
+        tensor: Flat float32; elements that are sent become zero there.
         count: How many each rank sends.
         restore: Makes the tensor as it was.
     """
@@ -66,7 +66,7 @@ def all_gather_side(
         before = torch.zeros_like(tensor)
         before.copy_(tensor)
         got = call()
-        # What this rank had and has no more, summed over the ranks.
+        # The elements that left this rank, summed over the ranks.
         dist.all_reduce(before.sub_(tensor), group=group)
         before[got.indices()[0]] -= got.values()
         return int((before.abs() > 1e-4).sum())

@@ -1,6 +1,6 @@
-"""What `make bench-network` measures: networks, cases in each, and what is wanted of them.
+"""The cases of `make bench-network`: networks, cases in each, and their targets.
 
-What `make bench-sparse` measures is in the files that `benchmarks.network.workloads` names.
+The files that `benchmarks.network.workloads` names hold the cases of `make bench-sparse`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ class Setup:
         loss: Share of packets that are lost.
         links: Interfaces of each host, each at a switch of its own.
         offloads: Whether packets pass interfaces uncut.
-        queue_bytes: What waits at a port of the switch at most, with ports that pass no packets at
-            once; None: as much as at a usual switch.
+        queue_bytes: The limit of the queue at a port of the switch, with ports that pass no packets
+            at once; None: as much as at a usual switch.
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
         with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
         beside: Other contenders, by names that the cases' workload knows.
         reference: Name of the setup whose speed, in the same case, counts as 1; "" if none does.
-        reference_wanted: What is wanted of that speed.
+        reference_wanted: The target for that speed.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Case:
-    """What all ranks do.
+    """The work of all ranks.
 
     Attributes:
         name: Value of "case" in rows.
@@ -95,7 +95,7 @@ class Plan:
 
 
 def _large(dense: Mapping[str, float]) -> tuple[Case, ...]:
-    """Return the cases of 100 MiB; what is wanted of the dense one differs by MTU."""
+    """Return the cases of 100 MiB; the target of the dense one differs by MTU."""
     tenth, random, full = {"auto": 3.0, "udp": 3.5}, {"auto": 12.0, "udp": 15.0}, {"udp": 30.0}
     size = 100 * MIB
     return (
@@ -158,7 +158,7 @@ PLANS = (
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
     ),
-    # What loss costs shows against the same network without: packets are cut there too.
+    # The cost of loss shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
     Plan(_lossy("loss_0.1%", "1 Gbit/s, 0.1 % loss", 0.001, 0.8), (_DENSE,)),
     Plan(_lossy("loss_1%", "1 Gbit/s, 1 % loss", 0.01, 0.5), (_DENSE,)),
@@ -203,7 +203,7 @@ def plans_for(wanted: tuple[str, ...], plans: Sequence[Plan] = PLANS) -> list[Pl
 
     Args:
         wanted: These words.
-        plans: What there is.
+        plans: All plans.
 
     Raises:
         ValueError: There is no such setup, or no such case in it.

@@ -1,4 +1,4 @@
-"""What a byte costs by stage, at a rank and at an aggregator, and with threads of the latter.
+"""The cost of a byte by stage, at a rank and at an aggregator, and with threads of the latter.
 
 Stages alone and whole all-reduces take turns in this process, over the loopback interface
 (`afflux.commands.forecast`): `afflux info --forecast` measures the same, for a shorter time.

@@ -1,6 +1,6 @@
 """Sockets' receive buffers as Linux makes them, whatever a program asks for.
 
-What a user may have who is not root depends on the machine's settings. Instead of changing these, a
+The buffers of a user who is not root depend on the machine's settings. Instead of changing these, a
 filter of system calls makes a process' requests for larger buffers do nothing, and those of the
 programs that it starts: `python -m benchmarks.network.default_buffers COMMAND …` runs one so.
 """

@@ -5,10 +5,10 @@ that no sample had are zero, so that whole blocks are.
 
 A rank's batch has as many words as a share of all rows, the case's density, all equally frequent:
 so ranks have hardly a row in common. In texts a few words are most of all, and ranks have these
-rows in common: less for Afflux to send. What is computed is little beside what is sent, for a model
-that computes for longer than it sends hides everything; each step also passes over the whole
-embedding some times, to zero, reduce and apply its gradient, which costs both sides the same, and
-is measured apart (`alone_side`).
+rows in common: less for Afflux to send. Computing is short beside sending, for a model that
+computes for longer than it sends hides everything; each step also passes over the whole embedding
+some times, to zero, reduce and apply its gradient, which costs both sides the same, and is measured
+apart (`alone_side`).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a port of the switch does to packets besides carrying them, as a classic BPF program.
+"""Faults of packets at a port of the switch, as a classic BPF program.
 
 The traffic control's classifier `bpf` runs it on each packet. It needs no module that makes loss
 (`netem`), which not every kernel has.

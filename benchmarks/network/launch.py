@@ -28,7 +28,7 @@ _PATIENCE_S = 5.0
 """With a process that is to end."""
 
 _PROGRAM = ["-m", "benchmarks.network.rank"]
-"""What Python runs as each rank."""
+"""The program that Python runs as each rank."""
 
 
 class RanksEnded(RuntimeError):
@@ -87,7 +87,7 @@ def run_ranks(
             is a sign of life.
         limit_s: Seconds without such a sign, after which all ranks are killed.
         with_mpi: Intel MPI's launcher starts them.
-        program: What Python runs, if not this benchmark's usual rank.
+        program: The program for Python, if not this benchmark's usual rank.
 
     Raises:
         RanksEnded: They did not end well, or took too long.

@@ -1,4 +1,4 @@
-"""What the wire allows: the least seconds of an all-reduce between hosts, headers included.
+"""The wire's limit: the least seconds of an all-reduce between hosts, headers included.
 
 Bytes are counted as the ports of `benchmarks.network.namespaces` count them: from the Ethernet
 header on. Links are full duplex, tensors long, and the hosts' own work costs nothing.

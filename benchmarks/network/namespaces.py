@@ -51,7 +51,7 @@ fi
 echo made
 read -r _ || true
 """
-"""What makes a host of new namespaces: its name, files of its own, and its loopback interface.
+"""A host of new namespaces: its name, files of its own, and its loopback interface.
 
 The file below /etc/hosts stays in a file system that nothing else shows."""
 
@@ -149,10 +149,10 @@ class Network:
             loss: Share of IP packets that are lost on the way from the switch to a host. It turns
                 the offloads off, as otherwise many packets would be lost together.
             links: Interfaces of each host, each at a switch of its own with a subnet of its own.
-            buffer_bytes: What waits at a port of the switch at most; small switches have 0.5 to 2
-                MB.
-            burst_bytes: What a port passes at once. Where it is less than a packet of 64 KB, these
-                are cut before they leave the host, and come to the switch one by one.
+            buffer_bytes: The limit of the queue at a port of the switch; small switches have 0.5 to
+                2 MB.
+            burst_bytes: The bytes that a port passes at once. Where it is less than a packet of 64
+                KB, these are cut before they leave the host, and come to the switch one by one.
             offloads: Whether packets pass the interfaces uncut, as described above; if not, the
                 switch cuts them as they leave it, and hosts receive each by itself.
             boards: How many hosts with a board there are; their ports have the aggregators' rate.
@@ -242,7 +242,8 @@ class Network:
 
         Args:
             board: One of `boards`.
-            device: The interface. It becomes the switch's port; who has its other end keeps it.
+            device: The interface. It becomes the switch's port; the host with its other end keeps
+            it.
         """
         port = self._port(board, 0)
         self._hosts[board.name].run(

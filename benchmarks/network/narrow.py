@@ -47,7 +47,7 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         most = float(max(each.abs().max() for each in ranks))
         return int(((found - expected).abs() > most * 2.0 ** (1 - _BITS[case.name])).sum())
 
-    # What is left of a tensor after a call would be blocks of less.
+    # The rest of a tensor after a call would be blocks of less.
     return Side(call, wrong, restore, batch=1)
 
 

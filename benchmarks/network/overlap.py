@@ -1,8 +1,8 @@
 """`python -m benchmarks.network.overlap`: steps of training with and without priorities.
 
 Four hosts at 1 Gbit/s train a network that computes for as long as it is told (see
-`benchmarks.network.overlap_rank`, where it is described: the compute is synthetic). What a step
-takes beyond the same step without communication is its *exposed* communication. The rows go into
+`benchmarks.network.overlap_rank`, where it is described: the compute is synthetic). A step's
+*exposed* communication is its time beyond the same step without communication. The rows go into
 build/bench/overlap.json, and a timeline of each way that has one into build/bench/timelines.
 """
 

@@ -109,7 +109,7 @@ def network(shrink: int, forward_s: float, rank: int) -> nn.Sequential:
     """Return VGG-16's layers.
 
     Args:
-        shrink: What parameters are divided by.
+        shrink: The divisor of parameters.
         forward_s: Time that all layers take together, forward.
         rank: Gradients differ by rank.
     """

@@ -94,7 +94,7 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         trial.restore()
         before = session.gloo_calls(name)
         trial.call()
-        # What AFFLUX_AGGREGATOR=auto does may be Gloo's sum.
+        # With AFFLUX_AGGREGATOR=auto the sum may be Gloo's.
         of_engine = contender.of_engine and session.gloo_calls(name) == before
         found = wrong_elements(trial.result, share, "sum", of_engine)
         mark = zlib.crc32(trial.result.view(torch.uint8).numpy().data)
@@ -139,7 +139,7 @@ def main() -> int:
     session = NetworkSession(given.aggregator)
     for values in given.cases:
         case = Case(**values)
-        # What hangs, and no timeout ends, ends here, and is named as failed.
+        # A case that hangs, and that no timeout ends, ends here, and is named as failed.
         faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
         names = [*given.contenders, *([ALONE] if case.kind == "step" else [])]
         makes = {name: partial(_side, session, case, name) for name in names}

@@ -29,11 +29,11 @@ _HEADER = ["what", "who sums", "Afflux", "Gloo", "times as fast", "Gbit/s", "wir
 _HEADER += ["of the limit", "CPU", "CPU of Gloo", "CPU of the aggregator", "wrong"]
 
 _REFERENCES = {"loss_0": "without loss", "gigabit": "with 4 MiB", "incast_deep": "with 1 MiB"}
-"""What the setups are, whose speed counts as 1."""
+"""The setups whose speed counts as 1."""
 
 
 def text_table(rows: list[Row], plans: Sequence[Plan] = PLANS) -> str:
-    """Show what was reached beside what was wanted, for the terminal."""
+    """Show the figures beside the targets, for the terminal."""
     heading = "Medians; times of a call, CPU of a rank for a call"
     if any(row.get("quick") for row in rows):
         heading = "A quick run, with small tensors and few calls: these are not figures"
@@ -62,7 +62,7 @@ def in_order(rows: list[Row], plans: Sequence[Plan] = PLANS) -> list[tuple[Plan,
 
 
 def _wanted(plan: Plan, case: Case, row: Row, rows: list[Row]) -> str:
-    """Return what is wanted, and whether it was reached; of whom, unless it is of Gloo."""
+    """Return the target, and whether it was reached; of which contender, unless it is of Gloo."""
     found: list[str] = []
     ratio = row.get("ratio")
     if plan.setup.reference:
@@ -140,7 +140,7 @@ def _steps(rows: list[Row]) -> str:
             continue
         what, who, ours, gloo, times, *_, cpu, cpu_gloo, cpu_aggregator, wrong = _line(case, row)
         alone = row.get("alone_s", 0.0)
-        # What a step takes longer than its computing: the communication that shows.
+        # A step's time beyond its computing: the communication that shows.
         own, other = (max(0.0, row.get(key, 0.0) - alone) for key in ("afflux_s", "gloo_s"))
         title = _with_reason(f"{plan.setup.title}: {what}", row)
         seen = f"{other / own:.2f}" if own and other else "–"

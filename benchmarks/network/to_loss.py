@@ -1,9 +1,8 @@
 """`python -m benchmarks.network.to_loss`: trainings between hosts, until they reach a loss.
 
 The hosts are namespaces of this machine. Its cores are shared by all ranks and the aggregator, so
-what is computed takes longer than on four hosts; what is sent does not. Into
-build/bench/convergence.json, beside what trainings with schemes come to
-(`benchmarks.training.schemes`).
+computing takes longer than on four hosts; sending does not. Into build/bench/convergence.json,
+beside what trainings with schemes come to (`benchmarks.training.schemes`).
 """
 
 import argparse
@@ -49,8 +48,8 @@ def measure(
     Args:
         task: Of `benchmarks.training.tasks`.
         gbit: Rate of the hosts' ports, both ways.
-        contenders: Who averages: "gloo", "auto" if no address is given, "udp" with an aggregator;
-            behind a stroke the words of a scheme.
+        contenders: The averaging backends: "gloo", "auto" if no address is given, "udp" with an
+            aggregator; after a stroke the words of a scheme.
         steps: At most; the task's if None.
         keep: Called with each row as it is known.
         hosts: How many, with one rank each.

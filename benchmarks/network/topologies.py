@@ -1,4 +1,4 @@
-"""Who sums: the contenders of a network's benchmark, as groups of `torch.distributed`."""
+"""The contenders of a network's benchmark, as groups of `torch.distributed`."""
 
 import contextlib
 from collections.abc import Mapping

@@ -35,7 +35,7 @@ class Pace:
 
 @dataclass
 class Measured:
-    """What a contender took.
+    """The times of a contender.
 
     Attributes:
         failed: Why it could not be measured; empty if it was.
@@ -44,7 +44,7 @@ class Measured:
         cpu_s: Processor time of a call, the mean over ranks and runs.
         watched_cpu_s: That of the aggregator.
         calls: In a run.
-        figures: What its side tells beside, the mean over ranks.
+        figures: Its side's figures, the mean over ranks.
     """
 
     failed: str = ""
@@ -79,7 +79,7 @@ def take_turns(
 
     Args:
         session: Of this rank.
-        makes: What makes each contender's side; by name, the same at all ranks.
+        makes: Functions that make each contender's side; by name, the same at all ranks.
         pace: How long it may take.
         watched: Process of the aggregator, for rank 0, whose processor time is read too; or "".
     """

@@ -23,7 +23,7 @@ class Workload:
         plans: Its networks, each with a name of its own, and their cases.
         side: Makes what a rank does in a case as a contender: "gloo", a topology, or one of those
             that the setup has beside them.
-        tables: What makes its tables in documents, by names that are no other workload's.
+        tables: Functions that make its tables in documents, by names that no other workload has.
     """
 
     kind: str

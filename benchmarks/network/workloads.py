@@ -1,4 +1,4 @@
-"""What `make bench-sparse` measures: the workloads, each in a file of its own."""
+"""The workloads of `make bench-sparse`, each in a file of its own."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,9 @@
 """`python -m benchmarks.ranks`: Afflux on one host beside Gloo, into build/bench/host.json.
 
 Lines of all-reduce are measured as `afflux bench --compare gloo` does; the families measure what
-else is called through torch.distributed. Runs of Afflux and Gloo alternate. What is wanted is shown
-beside what was reached; missing it is not an error, but wrong elements are, and so is a call that
-works with Gloo and fails with Afflux.
+else is called through torch.distributed. Runs of Afflux and Gloo alternate. Targets are shown
+beside the figures; missing one is not an error, but wrong elements are, and so is a call that works
+with Gloo and fails with Afflux.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `make bench-host` measures, and what is wanted of it."""
+"""The cases of `make bench-host`, and their targets."""
 
 from dataclasses import dataclass
 

@@ -77,7 +77,7 @@ class _Lists:
         self.of_engine: bool = contender.of_engine
         self.empty = contender.empty
         self._group = contender.group
-        # Users have their list; making it is no part of the call.
+        # Users have their list; making it does not belong to the call.
         self._parts: list[torch.Tensor] = []
 
     def _parts_of(self, whole: torch.Tensor) -> list[torch.Tensor]:

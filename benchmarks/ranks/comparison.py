@@ -1,4 +1,4 @@
-"""Measures one case with each contender in turn; what fails is named, and the others go on."""
+"""Measures one case with each contender in turn; one that fails is named, and the others go on."""
 
 import statistics
 import time
@@ -34,8 +34,8 @@ def compare(
 
     Args:
         session: Of this rank.
-        makes: What makes each contender's side; by name, the same at all ranks.
-        floors: What is timed beside, and can neither fail nor be wrong.
+        makes: Functions that make each contender's side; by name, the same at all ranks.
+        floors: References that are timed beside, and can neither fail nor be wrong.
         run_s: Seconds of a run.
         repeats: Runs of each.
 

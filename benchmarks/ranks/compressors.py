@@ -1,7 +1,7 @@
 """`python -m benchmarks.ranks.compressors`: what compressors send, and what they cost, as tables.
 
-What is sent is counted in packets through a software aggregator. Time is that of ranks that share
-memory: there nothing is gained by fewer bytes but what copying them takes.
+The bytes sent are counted in packets through a software aggregator. Time is that of ranks that
+share memory: there nothing is gained by fewer bytes but what copying them takes.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _ranks(
 
 
 def volumes(words: Sequence[str], ranks: int, megabytes: int) -> str:
-    """Return a table of what a rank says that it sends, and what it has sent."""
+    """Return a table of the bytes that a rank says that it sends, and those that it has sent."""
     lines = ["| scheme | biased | KB said | KB sent, mean |", "|---|---|---|---|"]
     for rows in zip(*_ranks(words, ranks, megabytes, 0, "soft://"), strict=True):
         first = rows[0]

@@ -1,4 +1,4 @@
-"""What the process group costs in a DDP step: beside the same step that calls the engine itself.
+"""The cost of the process group in a DDP step: beside the same step that calls the engine itself.
 
 A model of four parameters of 25 MiB, so that each is a bucket of DDP's default size, and next to no
 computation that could hide anything. Three steps are timed in turn: through the process group, as

@@ -43,7 +43,7 @@ def main() -> int:
     session = Session(given.folder, given.quick)
     by_name = {case.name: case for case in FAMILIES[given.family].cases}
     for name in given.cases:
-        # What hangs, and no timeout ends, ends here, and is named as failed.
+        # A case that hangs, and that no timeout ends, ends here, and is named as failed.
         faulthandler.dump_traceback_later(_CASE_LIMIT_S, exit=True)
         row = {"case": name, **by_name[name].measure(session)}
         faulthandler.cancel_dump_traceback_later()

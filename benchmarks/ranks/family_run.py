@@ -28,7 +28,7 @@ def run_family(
     """Measure a family with a number of ranks.
 
     Args:
-        family: What is measured.
+        family: The family to measure.
         ranks: How many there are.
         patterns: Beginnings of names of cases; empty: all.
         quick: Only show that it works.

@@ -22,7 +22,7 @@ _HEADERS = {
 
 
 def family_table(family: Family, rows: Sequence[Row]) -> str:
-    """Show what was reached beside what was wanted, for the terminal."""
+    """Show the figures beside the targets, for the terminal."""
     heading = f"{family.name}: medians, time of a call"
     if any(row.get("quick") for row in rows):
         heading = f"{family.name}: a quick run, with few and small calls: these are not figures"
@@ -77,7 +77,7 @@ def _line(family: Family, case: FamilyCase, row: Row) -> list[str]:
 
 
 def _reached(case: FamilyCase, row: Row) -> str:
-    """Return what was wanted, with a mark: reached or not."""
+    """Return the target, with a mark: reached or not."""
     found = []
     if "ratio" in row:
         wanted = case.wanted.get(row["ranks"], 0.0)

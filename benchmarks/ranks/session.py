@@ -1,4 +1,4 @@
-"""What a case has while ranks run: groups of both backends, made when they are first asked for."""
+"""A case's groups while ranks run: those of both backends, made when they are first asked for."""
 
 import contextlib
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Session(Control):
     Attributes:
         folder: Of this run; all ranks see the same.
         quick: Only show that it works.
-        references: What the contenders of a case compare their results with, by contender.
+        references: The references for the results of a case's contenders, by contender.
     """
 
     folder: Path

@@ -1,8 +1,7 @@
 """Small models on groups and meshes of one backend, with a training step as what is timed.
 
-Those of both backends train on the same data from the same parameters, so after as many steps
-their parameters must have changed by the same, but for rounding; what differs by more is counted
-as wrong.
+Those of both backends train on the same data from the same parameters, so after as many steps their
+parameters must have changed by the same, but for rounding; larger differences are counted as wrong.
 """
 
 import itertools
@@ -58,10 +57,11 @@ class Training:
 
     Attributes:
         session: Of this rank.
-        backend: Whose groups the model uses.
-        model: What is trained.
+        backend: The backend whose groups the model uses.
+        model: The model to train.
         forward_backward: Makes gradients from data.
-        data_of: Whose data it sees: a rank, or any other number that some ranks share.
+        data_of: The owner of the data that it sees: a rank, or any other number that some ranks
+        share.
         width: Of the data.
     """
 
@@ -259,4 +259,4 @@ KINDS: dict[str, Callable[[Session, str], Side]] = {
     "checkpoint": _checkpoint,
     "objects": _objects,
 }
-"""What makes each kind of step, with the groups of a backend."""
+"""The function that makes each kind of step, with the groups of a backend."""

@@ -1,4 +1,4 @@
-"""What many groups cost: making sixteen, their first use, their end; descriptors and threads."""
+"""The cost of many groups: making sixteen, their first use, their end; descriptors and threads."""
 
 import os
 import statistics
@@ -95,7 +95,7 @@ def _measure(session: Session) -> Row:
     for backend, rows in found.items():
         for phase in _PHASES:
             row[f"{backend}_{phase}_s"] = statistics.median(each[phase] for each in rows)
-        # What is compared is how long it takes until there are groups.
+        # The time until there are groups is compared.
         row[f"{backend}_s"] = row[f"{backend}_init_s"]
         row[f"{backend}_runs_s"] = [each["init"] for each in rows]
         row["wrong" if backend == "afflux" else f"{backend}_wrong"] = sum(

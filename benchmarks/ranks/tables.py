@@ -20,7 +20,7 @@ _HEADER += ["CPU", "CPU of Gloo", "wrong"]
 
 
 def text_table(rows: list[Row]) -> str:
-    """Show what was reached beside what was wanted, for the terminal; rows of bench "host"."""
+    """Show the figures beside the targets, for the terminal; rows of bench "host"."""
     heading = "Medians; times of a call, CPU of a rank for a call"
     if any(row.get("quick") for row in rows):
         heading = "A quick run, with small tensors and few calls: these are not figures"

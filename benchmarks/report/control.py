@@ -1,4 +1,4 @@
-"""What ranks of a benchmark agree on, past the groups that are measured."""
+"""The agreement of a benchmark's ranks, past the groups that are measured."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from benchmarks.report.figures import read_rows
 __all__ = ["Tables", "markdown", "render", "renew"]
 
 Tables = Mapping[str, Callable[[list[Row]], str]]
-"""What makes each table, by its name in the document."""
+"""The function that makes each table, by its name in the document."""
 
 
 def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:

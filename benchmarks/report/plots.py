@@ -48,7 +48,7 @@ def main_of(
 
     Args:
         plots: As for `draw_plots`.
-        about: What `--help` shows.
+        about: The text of `--help`.
         arguments: The command line; that of the process if None.
 
     Returns:

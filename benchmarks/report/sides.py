@@ -1,4 +1,4 @@
-"""What a contender of a comparison does, and how its errors are reported."""
+"""A contender of a comparison, and the report of its errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ def _no_figures() -> Mapping[str, float]:
 
 @dataclass
 class Side:
-    """What one contender does in a case.
+    """One contender's part of a case.
 
     Attributes:
-        call: What is timed.
+        call: The call to time.
         wrong: Makes a call with fresh data, and returns how many elements are wrong at this rank.
         restore: Makes the data what they were; not timed.
         batch: Most calls between restorations; 0: any number.

@@ -17,8 +17,8 @@ def run_suite(
 
     Args:
         name: The module that is run with `python -m`.
-        about: What `--help` shows.
-        benches: What there is.
+        about: The text of `--help`.
+        benches: All benchmarks.
         argv: The command line; that of the process if None.
 
     Returns:

@@ -28,7 +28,7 @@ PLACEMENTS = ("partitions", "hash of rows", "grid, dense", "grid, union", "grid,
 
 @dataclass(frozen=True)
 class Grid:
-    """What shares a tensor's blocks.
+    """The sharing of a tensor's blocks.
 
     Attributes:
         shards: One for each host, and host for each rank.

@@ -21,7 +21,7 @@ def _sizes(axes: Any, rows: list[Row]) -> None:
         axes.plot(
             [100 * row["density"] for row in rows],
             [row["sizes"][name] for row in rows],
-            # The thick one is what Afflux sends; the bound is no form.
+            # The thick one is sent by Afflux; the bound does not stand for a form.
             linewidth=3 if name == "lists" else 1.2,
             linestyle=":" if name == "entropy" else "-",
             marker="" if name == "entropy" else ".",

@@ -51,7 +51,7 @@ def measure(runs: Sequence[Run], steps: int | None, keep: Callable[[Row], None])
     """Train; in new ranks for each task.
 
     Args:
-        runs: What is to be trained.
+        runs: The trainings to run.
         steps: Of each training, if not the task's.
         keep: Called with each row as it is known.
 
@@ -125,7 +125,7 @@ def _train(session: _Session, run: Run, steps: int) -> Row:
     row["held_out"] = [[step, round(loss, 5)] for step, loss in held_out]
     if learning.scheme is not None:
         if not task.sparse:
-            # What it says of one tensor; DDP makes two or three buckets.
+            # Its estimate for one tensor; DDP makes two or three buckets.
             volume = learning.scheme.compressor.volume(learning.elements, session.ranks)
             row["volume_bytes"] = volume
         if counted_from and not reason:

@@ -42,7 +42,7 @@ class Corpus:
 
     Attributes:
         training: Most of it.
-        held_out: What training never sees.
+        held_out: Text that training never sees.
         words: How many numbers there are.
         mark: The text's SHA-256, hexadecimal.
     """

@@ -16,7 +16,7 @@ class Learning:
     """One rank's part of a training.
 
     Args:
-        task: What is trained.
+        task: The task to train.
         words: The scheme; "" if DDP averages as ever.
         seed: Of starting weights and batches; the same at all ranks.
         group: Averages the gradients.

@@ -76,7 +76,7 @@ class Run:
     """A training.
 
     Attributes:
-        task: What is trained; of `benchmarks.training.tasks`.
+        task: The task to train; of `benchmarks.training.tasks`.
         scheme: The words of the scheme; "" if DDP averages as ever.
         seed: Of starting weights and batches.
     """

@@ -1,8 +1,8 @@
 """`python -m benchmarks.training.schemes`: real trainings with each scheme, beside none.
 
 Into build/bench/convergence.json, from which `benchmarks.training.scheme_tables` and
-`benchmarks.training.scheme_plots` make tables and plots. What is trained again replaces what the
-file held of it.
+`benchmarks.training.scheme_plots` make tables and plots. A new training replaces the earlier one in
+the file.
 """
 
 import argparse

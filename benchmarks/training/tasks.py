@@ -1,4 +1,4 @@
-"""What is trained: a convolutional network, a language model, and an embedding of words.
+"""The trained models: a convolutional network, a language model, and an embedding of words.
 
 Each is small, and its data are real: handwritten digits that come with scikit-learn, and a text
 that comes with Python (`corpus`). A model returns its loss. Batches depend on the seed, the step
@@ -191,7 +191,7 @@ class SparseLanguage(Language):
         """See `Task`."""
         rare = [each for name, each in model.named_parameters() if "embedding" in name]
         others = [each for name, each in model.named_parameters() if "embedding" not in name]
-        # What momentum would sum up in the long run.
+        # The sum of momentum in the long run.
         longer = self.rate / (1.0 - self.momentum)
         groups: list[dict[str, Any]] = [
             {"params": rare, "lr": longer, "momentum": 0.0},

@@ -40,7 +40,7 @@ _SEED = 1
 
 @dataclass
 class _Clock:
-    """What pieces of a training took: the longest rank's time, and all ranks' processor time."""
+    """The time of pieces of a training: the longest rank's time, and all ranks' processor time."""
 
     session: Control
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What goes over the wire, relative to the dense tensor, by the share of blocks that are present.
+"""Bytes on the wire, relative to the dense tensor, by the share of blocks that are present.
 
 Each worker has each block with the given probability, independently. Counted are whole Ethernet
 frames with what a wire adds (preamble, check sequence and gap: 24 bytes); every contribution and

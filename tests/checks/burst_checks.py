@@ -1,7 +1,7 @@
 """Checks that an event is counted as often as it comes, however fast.
 
-What is counted goes into a memory, a counter at a time (`afflux_hdl.lib.counter_bank`). Until its
-turn comes again, each has some dozens of cycles' events to hold.
+Counts go into a memory, a counter at a time (`afflux_hdl.lib.counter_bank`). Until its turn comes
+again, each has some dozens of cycles' events to hold.
 """
 
 import random
@@ -26,7 +26,7 @@ def check_bursts(engine: Engine, build: Build) -> None:
 
     Args:
         engine: Fresh.
-        build: What it is built for.
+        build: Its sizes.
 
     Raises:
         AssertionError: A counter, or an answer, is not the golden engine's.

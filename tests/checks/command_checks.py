@@ -230,7 +230,7 @@ def _settle(director: Director, job: Job, other_host: Job) -> Actions[None]:
     # A probe does not begin the run, nor does what is refused.
     yield from director.each([job.probe(0, 0, 0), job.data(0, 0, 0, key=1)])
     yield from director.each([elsewhere.join(0), job.join(0)])
-    # A contribution does, even for a JOIN right behind it.
+    # A contribution does, even for a JOIN right after it.
     flood = [job.data(0, 0, 0, {0: [1] * 64}), elsewhere.join(0), from_host(1), job.join(2)]
     got = yield from director.flood(flood)
     assert sorted(answer.type for answer in got) == [11, 12, 12]
@@ -261,7 +261,7 @@ def _settle(director: Director, job: Job, other_host: Job) -> Actions[None]:
 
 
 def check_uncommanded_writes(engine: Engine, build: Build) -> None:
-    """Write every parameter behind a create: nothing changes until there is another command."""
+    """Write every parameter after a create: nothing changes until there is another command."""
     choose = random.Random(8)
     director = Director(**build)
     jobs = (

@@ -280,7 +280,7 @@ def check_addresses(engine: VerilatedEngine, build: Build) -> None:
             yield from director.create(below)
             yield from director.join_parent(below)
             yield from director.each([below.joined_above(), below.data(0, 0, 0, blocks)])
-            # Nothing comes from 0.0.0.0/8, but what is sent there is the operator's affair.
+            # Nothing comes from 0.0.0.0/8, but traffic to it is the operator's affair.
             assert (yield from director.check_parent_joined(below)) == (bit >= 24)
             yield from director.each([below.down(0, 0, blocks)])
         yield from director.check_counters()
@@ -352,7 +352,7 @@ def check_reset(engine: VerilatedEngine, build: Build) -> None:
 def check_reset_with_full_queues(engine: VerilatedEngine, build: Build) -> None:
     """Check that a reset with anything queued, at any moment, costs no slot: each works again.
 
-    What memories hold outlives a reset. The network takes nothing, so that all queues fill up; a
+    The memories' content outlives a reset. The network takes nothing, so that all queues fill up; a
     destroy is under way.
     """
     choose = random.Random(5)
@@ -440,7 +440,7 @@ def check_stuck_results(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_behind_a_join(engine: VerilatedEngine, build: Build) -> None:
-    """Check that a frame right behind a JOIN that moves its worker is judged by the new address."""
+    """Check that a frame right after a JOIN that moves its worker is judged by the new address."""
     job = Job(workers=2, lanes=1, slots=1)
     moved = replace(job, first_port=job.first_port + 7)
     director = Director(**build)

@@ -63,7 +63,7 @@ def check_debug(engine: VerilatedEngine, build: Build, seed: int = 5) -> None:
                 for version in slot.versions
             ]
             got = yield from look("debug_slot", job.slot_base + number, slot_names)
-            # What an empty version says beside that it is empty does not matter.
+            # The other fields of an empty version do not matter.
             shown = [got.pop(f"debug_version_{n}") for n in range(2)]
             for n, version in enumerate(slot.versions):
                 assert shown[n] >> 17 == version.held, (job.number, number, n)

@@ -1,7 +1,7 @@
 """Checks at the edges of a build: all slots, jobs, workers and lanes in use at the same time.
 
 They go once through every place of every table that an engine has for these, with different values
-in all places at once. What the engine sends is compared with the golden model, frame by frame, and
+in all places at once. The engine's frames are compared with the golden model, frame by frame, and
 so are all counters: nothing may be dropped.
 """
 
@@ -92,7 +92,7 @@ def check_all_jobs(engine: VerilatedEngine, build: Build, *, queues: bool = True
 
     Args:
         engine: The engine.
-        build: What it is built for.
+        build: Its sizes.
         queues: It has a network that can make it wait, and queues for that. One in software sends
             at once.
     """
@@ -130,7 +130,7 @@ def check_workers_of_all_jobs(engine: VerilatedEngine, build: Build) -> None:
     last, lane = jobs[0].slots - 1, build["lanes"] - 1
     for worker in range(build["workers"]):
         filled.exchange([contribution(job, worker, last, 0, [lane]) for job in jobs])
-        # Who is missing, while anyone is: the bitmap of all jobs.
+        # The missing workers, while there are any: the bitmap of all jobs.
         for some in _parts([question(job, worker, PROBE, last) for job in jobs], REPLAYS_PER_JOB):
             filled.exchange(some)
     filled.end(jobs)
@@ -186,7 +186,7 @@ class _Filled:
         assert self._engine.play([]) == [self._director.golden.join_parent(job.number)]
 
     def exchange(self, frames: Sequence[bytes], stuck: bool = False) -> None:
-        """Play frames back to back; what comes is what the model sends.
+        """Play frames back to back; the answers are those of the model.
 
         Args:
             frames: The frames.

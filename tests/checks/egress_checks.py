@@ -21,7 +21,7 @@ IP_AND_ICMP_BYTES = 42
 
 @dataclass(frozen=True)
 class Others:
-    """What waits beside the engine's results; all of it fits into the buffers.
+    """Frames that wait beside the engine's results; all of them fit into the buffers.
 
     Attributes:
         host: Bytes of the host's frames.

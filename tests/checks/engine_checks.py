@@ -238,7 +238,7 @@ def check_never_waits(engine: VerilatedEngine, build: Build, repeats: int = 200)
     for name in ("frames_in", "accepted", "duplicates", "probes", "joins", "bad_key", "rounds"):
         assert counters[name] == golden[name], name
     assert counters["receive_overflow"] == 0
-    # ... and what could not be sent is accounted for.
+    # ... and frames that could not be sent are accounted for.
     dropped = sum(counters[f"{name}_dropped"] for name in ("replays", "replies", "refusals"))
     assert counters["replays"] + counters["replays_dropped"] == golden["replays"]
     assert counters["frames_out"] == golden["frames_out"] - dropped

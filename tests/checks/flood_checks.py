@@ -94,7 +94,7 @@ def check_mixed_flood(
 
     Args:
         engine: The engine, or a node in its place.
-        build: What it is built for.
+        build: Its sizes.
         bus_bits: Width of its bus.
         seed: Determines the frames.
         bursts: Rounds, and floods in which they stand.

@@ -63,7 +63,7 @@ def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
 def check_discards_for_a_moment(engine: VerilatedEngine, build: Build) -> None:
     """Discard output for a few cycles, at any beat of a frame: it is sent whole or not at all.
 
-    What is discarded is counted, and what has left of it is ended with an error.
+    Discarded frames are counted, and one that has left in part is ended with an error.
     """
     director, job = _configured(engine, build)
     blocks = {lane: [lane] * 64 for lane in range(job.lanes)}
@@ -95,8 +95,8 @@ def check_discards_for_a_moment(engine: VerilatedEngine, build: Build) -> None:
 def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build) -> None:
     """Create and destroy jobs while `tx` is stuck for ever.
 
-    What was before the network stays and comes out unchanged when the link is up again; the frame
-    that was cut is marked; everything else was discarded, and probes bring it back.
+    Beats before the network stay and come out unchanged when the link is up again; the frame that
+    was cut is marked; everything else was discarded, and probes bring it back.
     """
     director, job = _configured(engine, build)
     golden = director.golden
@@ -112,7 +112,7 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     _cycles_until_down(engine)
     for command in (Command.CREATE, Command.DESTROY):
         _command(engine, other, command, COMMAND_CYCLES)
-    # What is completed meanwhile is lost as well.
+    # Rounds that are completed meanwhile are lost as well.
     frames = job.full_rounds(1)
     results += [answer for frame in frames for answer in golden.receive(frame)]
     assert engine.play(frames, STUCK) == []
@@ -213,7 +213,8 @@ def check_reset_amid_frames(engine: VerilatedEngine, build: Build) -> None:
     """Reset in the middle of frames of both directions, while both other ends go on.
 
     The tail of the frame that is coming in counts as a frame that the MAC has marked, and nothing
-    else of it does; each frame behind it is judged. What leaves is whole, or ends with an error.
+    else of it does; each frame behind it is judged. A frame that leaves is whole, or ends with an
+    error.
     """
     choose = random.Random(3)
     bus_bytes = engine.read(address_of("build_bus_bits")) // 8

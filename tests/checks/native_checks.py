@@ -1,4 +1,4 @@
-"""What the C++ worker and the software engine must pass; with a bug planted in them, one must fail.
+"""Checks for the C++ worker and the software engine; with a bug planted in them, one must fail.
 
 The worker's checks need no arguments, so that a process of its own can run one
 (`tests.support.drivers.built_worker`).

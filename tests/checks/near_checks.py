@@ -23,7 +23,7 @@ def misjudged(engine: Engine, build: Build) -> Iterator[str]:
 
     Args:
         engine: Fresh.
-        build: What it is built for.
+        build: Its sizes.
     """
     director = Director(**build)
     job = Job(

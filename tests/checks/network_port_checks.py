@@ -111,7 +111,7 @@ def check_ports_are_forgotten(engine: PortedEngine, build: Build) -> None:
         for job in jobs:
             yield from joins(job, [0, 1])
         for n, job in enumerate(jobs):
-            # What was there before is created over, or destroyed before.
+            # An earlier job there is created over, or destroyed before.
             for closed, ports in ((False, (0, 0)), (True, (1, 1)), (False, (0, 1)), (True, (0, 0))):
                 for each in jobs:
                     left_by = {0, 1} if each.number > n else {0}

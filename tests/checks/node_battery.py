@@ -25,7 +25,7 @@ def node_battery(built: NodeParameters) -> dict[str, NodeCheck]:
     """Return all checks of a node by their names, those first that notice most.
 
     Args:
-        built: What the node is built for.
+        built: The node's sizes.
     """
     checks = {
         "traffic": check_traffic,

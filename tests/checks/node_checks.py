@@ -63,7 +63,7 @@ ARP_WAITING = 16
 
 
 class NodeModel(Protocol):
-    """What these checks need of a node: a Verilated one, or one in a box of a shell."""
+    """The interface of a node for these checks: a Verilated one, or one in a box of a shell."""
 
     def pace(self, pace: NodePace) -> None:
         """Say how later plays offer and take beats."""
@@ -183,7 +183,7 @@ class Beside:
     ) -> None:
         """Play until the node is idle, and compare what has left.
 
-        What finds no room is missing: answers, and frames for a host that does not take them.
+        Frames without room are missing: answers, and frames for a host that does not take them.
         """
         golden = self.golden
         golden.sent = Sent()
@@ -350,7 +350,7 @@ def check_asked_addresses(node: VerilatedNode, built: NodeParameters) -> None:
 
 
 def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
-    """While nobody takes anything, as much waits as fits, whole, and no more; what waits leaves."""
+    """While nobody takes anything, as much waits as fits, whole, and no more; then it leaves."""
     beside = Beside(node, built)
     beside.configure()
     stuck = NodePace(network_ready=0.0, host_ready=0.0)
@@ -397,7 +397,7 @@ def check_register_port(node: VerilatedNode) -> None:
     every = (*REGISTERS, *NODE_REGISTERS)
     counters = [counter_address(each.name) for each in COUNTERS]
     counters += [node_counter_address(each.name) for each in NODE_COUNTERS]
-    # What can be read at all reads alike twice: nothing happens meanwhile.
+    # Every readable register reads alike twice: nothing happens meanwhile.
     readable = {each.address for each in every} | {at + half for at in counters for half in (0, 4)}
     hidden = {each.address for each in every if each.access not in _READABLE}
     # Writes of a command would begin it.

@@ -33,8 +33,8 @@ COMMAND_READS = 20_000
 def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     """Let the network take nothing for ever: host and jobs go on, and all is counted.
 
-    What had found room before the network leaves when the link is up again, whole, but for the one
-    frame that was being composed.
+    Frames that had found room before the network leave when the link is up again, whole, but for
+    the one frame that was being composed.
     """
     choose = random.Random(31)
     director, job = _configured(node, built)
@@ -47,7 +47,7 @@ def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     assert node.play([*job.full_rounds(), *asked], host, drain=False) == ([], [])
     assert node.statistics().cycles > built.engine.link_timeout
     assert node.read(address_of("transmit_state")) == 1
-    # What the network and the host send still arrives where it is to go.
+    # Frames of the network and of the host still arrive where they are to go.
     passing = [random_host_frame(choose) for _ in range(20)]
     got = node.play([*passing, *asked], [b"\x11" * 60] * 50, drain=False)[1]
     for _ in range(COMMAND_READS):
@@ -135,11 +135,11 @@ def check_resets_amid_frames(node: VerilatedNode, built: NodeParameters) -> None
             ("bad_frames", down, out[1]),
             ("from_host_bad", up, out[0]),
         ):
-            # Whole frames, in order; a tail is counted, but is no frame.
+            # Whole frames, in order; a tail is counted, but does not make a frame.
             count_missing(sent, frames)
             assert counters[name] <= 1
             tails[name] += counters[name]
-        # A beat comes in every cycle: this many frames begin behind the reset.
+        # A beat comes in every cycle: this many frames begin after the reset.
         behind = sum(sum(beats[:n]) > reset_at + RESET_CYCLES for n in range(len(down)))
         assert out[1][len(out[1]) - behind :] == down[len(down) - behind :]
         cuts["network"] += after.network_cut - before.network_cut

@@ -22,7 +22,7 @@ def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int 
 
     Args:
         engine: The engine.
-        build: What it is built for.
+        build: Its sizes.
         bus_bits: Width.
         later: Cycles more than otherwise: 1 with an output register of the slot memory.
     """
@@ -93,7 +93,7 @@ def check_idle(engine: VerilatedEngine, build: Build, bus_bits: int, later: int 
 
     Args:
         engine: The engine.
-        build: What it is built for.
+        build: Its sizes.
         bus_bits: Width.
         later: Cycles by which blocks are written later: 1 with an output register.
     """

@@ -107,7 +107,7 @@ def check_results_of_no_job(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_answers_behind_orders(engine: VerilatedEngine, build: Build) -> None:
-    """Short answers that wait behind a JOIN to the parent, or behind a fence, are all sent.
+    """Short answers that wait after a JOIN to the parent, or behind a fence, are all sent.
 
     They wait in a queue of their own, from which what control has ordered takes none.
     """

@@ -16,7 +16,7 @@ class SlowNetwork:
     """Performs actions on an engine that may not send, but when a job command waits for it.
 
     Attributes:
-        sent: What the engine has sent.
+        sent: The engine's frames.
     """
 
     def __init__(self, engine: VerilatedEngine) -> None:

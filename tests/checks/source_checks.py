@@ -32,7 +32,7 @@ def with_source(frame: bytes, mac: bytes | None = None, address: bytes | None = 
 def check_sources(engine: VerilatedEngine, build: Build) -> None:
     """Send what is answered from each kind of address that no host has, and a JOIN from hosts.
 
-    What came from a group would be answered to all of it. It is dropped before anything answers.
+    An answer to a group as source would go to all of it. It is dropped before anything answers.
     """
     director = Director(**build)
     job = Job(workers=2, lanes=1, slots=1)

@@ -12,7 +12,7 @@ from tests.scenarios.performer import perform
 __all__ = ["check_turns"]
 
 SETTLED_CYCLES = 600
-"""By when all that comes in is queued, and what has room behind the queue has left it."""
+"""The time by which all input is queued, and the part with room after the queue has left it."""
 
 MOST_AHEAD = 24
 """More frames than have room behind the queue."""
@@ -84,7 +84,7 @@ def fits(sent: Sequence[Sent], balance: int, quantum: int) -> bool:
 
     Args:
         sent: All frames in their order, of jobs that all have some.
-        balance: What the first one's job has left of its turn.
+        balance: The rest of the turn of the first one's job.
         quantum: Units of a turn.
     """
     left = [sum(job == number for job, _ in sent) for number in range(1 + max(sent)[0])]

@@ -44,7 +44,7 @@ class TwoPortBoard(BoardAsEngine):
         super().__init__(board)
 
     def exchange(self, payload: bytes) -> list[bytes]:
-        """Send a datagram to the management; what it answers must leave by all linked ports."""
+        """Send a datagram to the management; its answers must leave by all linked ports."""
         self.board.send([self.management_frame(payload)], port=self.controller_port)
         self._run()
         answers = [self._answers(self._others[port]) for port in self.linked]
@@ -60,7 +60,7 @@ class TwoPortBoard(BoardAsEngine):
     ) -> list[bytes]:
         """Send frames; return what the engine has sent until all is quiet.
 
-        What comes of one frame is in the order of workers, as the engine sends it. Between two
+        The answers to one frame are in the order of workers, as the engine sends them. Between two
         ports there is no other order.
         """
         bad = mac_errors or [False] * len(frames)

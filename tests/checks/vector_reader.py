@@ -79,7 +79,7 @@ def read_vectors(folder: Path) -> list[Vector]:
 
 @dataclass
 class Round:
-    """What was contributed to one round of one slot."""
+    """The contributions to one round of one slot."""
 
     opcode: int
     words: list[int]

@@ -32,7 +32,7 @@ SUBSET = (
     "tests/host/test_torch_flight_recorder.py",
 )
 
-# What these tests import, and what the package does.
+# The imports of these tests, and those of the package.
 _NEEDS = ("numpy", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 
 _FOLDER = BUILD / "compat"
@@ -40,7 +40,7 @@ _FOLDER = BUILD / "compat"
 
 @dataclass(frozen=True)
 class Row:
-    """What came of the tests with one version and one adapter."""
+    """The outcome of the tests with one version and one adapter."""
 
     version: str
     adapter: str

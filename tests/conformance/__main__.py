@@ -1,7 +1,7 @@
 """`python -m tests.conformance`: scripts that people run, on Gloo and on Afflux, compared.
 
-Prints a row for each script and ends with status 1 if there is one in which Gloo is better. What
-the ranks wrote, and all results, are in build/conformance.
+Prints a row for each script and ends with status 1 if there is one in which Gloo is better. The
+ranks' output, and all results, are in build/conformance.
 """
 
 import argparse

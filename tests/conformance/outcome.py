@@ -45,7 +45,7 @@ class Play:
 
     @property
     def values(self) -> list[Any]:
-        """What the ranks returned, in order."""
+        """The ranks' return values, in order."""
         return [each.value for each in self.outcomes]
 
     @property

@@ -48,7 +48,7 @@ def serve(
     dist.set_debug_level_from_env()  # type: ignore[attr-defined]
     torch.set_num_threads(1)
     store = TCPStore(HOST, port, is_master=False)
-    # What is imported stays; it would be most of the time of collecting after each script.
+    # Imported modules stay; they would be most of the time of collecting after each script.
     gc.collect()
     gc.freeze()
     played = 0

@@ -19,7 +19,7 @@ def rows(
     """Run each script on each backend, in turn, so that both meet the same machine.
 
     Args:
-        scripts: What to run.
+        scripts: The scripts to run.
         backends: Names of backends; values are compared with those of "gloo".
         size: Ranks.
         folder: For what the ranks write.

@@ -1,4 +1,4 @@
-"""What a script of the list is: a function that every rank runs, and how to run and compare it."""
+"""A script of the list: a function that every rank runs, and how to run and compare it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -53,7 +53,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """What to read about a failure."""
+        """The text to read about a failure."""
         texts = []
         for name, play in self.plays.items():
             if not play.passed:

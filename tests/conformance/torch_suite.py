@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only:
         names = [name for name in names if any(part in name for part in options.only)]
     gloo = run("gloo", names, options.ranks, options.limit)
-    # What Gloo does not pass decides nothing.
+    # Tests that Gloo does not pass decide nothing.
     wanted = [name for name in names if gloo[name]["outcome"] == "ok"]
     ours = run("afflux", wanted, options.ranks, options.limit)
     worse = [name for name in wanted if ours[name]["outcome"] != "ok"]

@@ -1,4 +1,4 @@
-"""Bins of functional coverage: dimensions, crosses of them, and what of a cross cannot be.
+"""Bins of functional coverage: dimensions, crosses of them, and the impossible part of a cross.
 
 A bin that cannot be is excluded by a rule with its reason, never because no run has reached it. One
 that is excluded and reached all the same is an error in the rule, and is reported.
@@ -36,7 +36,7 @@ class Cross:
     Attributes:
         name: As it stands in the report.
         dimensions: Names of the dimensions.
-        exclusions: What cannot be.
+        exclusions: Impossible bins.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Cross:
 
 @dataclass
 class CrossReport:
-    """What became of a cross: bins in all, reached ones, names of the others, and the excluded."""
+    """The outcome of a cross: bins in all, reached ones, names of the others, and the excluded."""
 
     bins: int
     reached: int

@@ -73,7 +73,7 @@ NO_ROOM = Exclusion(
 )
 
 NO_TAIL = Exclusion(
-    "a frame of one beat has no tail that could come behind a reset",
+    "a frame of one beat has no tail that could come after a reset",
     lambda bin_: bin_["beats"] == "1" and bin_["reset"] in ("amid one in", "amid both"),
 )
 

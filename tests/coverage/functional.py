@@ -1,7 +1,7 @@
 """`python -m tests.coverage.functional`: how much of the functional-coverage model is reached.
 
-Writes `build/coverage/functional.json`; ends with status 1 if less is reached than is wanted, or if
-something has happened that the model holds for impossible.
+Writes `build/coverage/functional.json`; ends with status 1 if the target is missed, or if something
+has happened that the model holds for impossible.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def cover(
             for job in jobs:
                 perform(engine, director.destroy(job))
             observer.drain()
-        # What left meanwhile is nobody's any more.
+        # Frames that left meanwhile are nobody's any more.
         engine.run(0)
 
 

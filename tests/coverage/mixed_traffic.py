@@ -79,7 +79,7 @@ class MixedTraffic:
         draw: Callable[[], SentFrame] = self._choose.choices(kinds, weights)[0]
         return draw()
 
-    # What is drawn.
+    # The drawn values.
 
     def _draw_format(self) -> int:
         return self._choose.randrange(4) << 4 | self._choose.randrange(16)

@@ -1,11 +1,11 @@
 """Samples a running engine, frame by frame, for the functional-coverage model.
 
-What is sampled is the engine's, not what was meant to be sent: the verdict is the frame counter
-that has grown; the state of the slot and how far it has come are its debug registers before and
-after; the blocks are those that it has counted; the level of its queue is a register; opcode, dtype
-and kind of a result are those of frames that have left; the phase is that of the cycle in which the
-frame's last beat was taken. Only whether an earlier copy of a contribution was lost is known to the
-sender alone.
+The samples are the engine's, not the stimulus': the verdict is the frame counter that has grown;
+the state of the slot and how far it has come are its debug registers before and after; the blocks
+are those that it has counted; the level of its queue is a register; opcode, dtype and kind of a
+result are those of frames that have left; the phase is that of the cycle in which the frame's last
+beat was taken. Only whether an earlier copy of a contribution was lost is known to the sender
+alone.
 """
 
 from collections.abc import Sequence
@@ -167,7 +167,8 @@ class Observer:
     def end(self, how: str) -> None:
         """Say that all jobs are about to end."""
         where = {"queue": self.queue(), "link": self.link()}
-        # What left while registers were read is still to be collected; the network is as it was.
+        # Frames that left while registers were read are still to be collected; the network is as it
+        # was.
         self._see(self._engine.play([], Stimulus(ready_share=0.0, drain=False)))
         for job in self._jobs.values():
             self._model.add({"ends": how} | where | _of_job(job))
@@ -176,14 +177,14 @@ class Observer:
         """Play frames and reset the engine meanwhile; its registers then say what was cut off.
 
         Args:
-            frames: What comes.
+            frames: The incoming frames.
             at: In which of them the reset ends.
             stimulus: Pace, and when.
         """
         where = {"queue": self.queue(), "link": self.link()}
         cut = self._engine.statistics().frames_cut
         self._engine.play(frames, stimulus)
-        # What ends a frame that was leaving leaves first.
+        # The end of a frame that was leaving leaves first.
         self._engine.run(SETTLE_CYCLES)
         amid_out = self._engine.statistics().frames_cut != cut
         amid_in = bool(self._low("mac_error"))
@@ -232,7 +233,7 @@ class Observer:
         if job is None or sent.slot >= job.slots:
             return 0, False
         self._engine.write(address_of("debug_slot"), job.slot_base + sent.slot)
-        # What the registers show is read a few cycles after the slot is chosen.
+        # The registers' values are read a few cycles after the slot is chosen.
         for _ in range(6):
             self._engine.read(_STATE)
         return self._engine.read(_ROUND), bool(self._engine.read(_STATE) & 1)

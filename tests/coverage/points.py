@@ -24,7 +24,7 @@ class Point:
         module: Verilog module.
         line: Where it begins in the Verilog.
         column: Likewise.
-        name: What it is: of a toggle the signal's bit, and which way.
+        name: Its name: of a toggle the signal's bit, and which way.
         lines: Lines that are run with it; none for a toggle.
         instance: Which of the module's instances.
     """

@@ -1,4 +1,4 @@
-"""What was met of the engine, by stage: figures, unmet lines, the Verilog with counts."""
+"""The engine's coverage, by stage: figures, unmet lines, the Verilog with counts."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def stage_of_module(module: str) -> str:
 
 
 class Report:
-    """What the points of one build say.
+    """The result of the points of one build.
 
     Args:
         verilog: Its text.

@@ -101,7 +101,7 @@ def test_int32_wraps_and_the_overflow_is_counted():
 
 def test_small_tensors_take_one_round_trip():
     generator = np.random.default_rng(3)
-    # What fits 15 blocks: 73 elements of 13 words, or 960 of one.
+    # Tensors that fit 15 blocks: 73 elements of 13 words, or 960 of one.
     for dtype, reduction in OPERATIONS:
         exact = dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG)
         most = 73 if exact else 960

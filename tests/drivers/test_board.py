@@ -1,4 +1,4 @@
-"""The server before a board: what it writes into its registers, and what it does if it is gone."""
+"""The server before a board: its writes to the registers, and what it does without the board."""
 
 import threading
 import time

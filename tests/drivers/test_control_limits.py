@@ -1,4 +1,4 @@
-"""Floods of the control channel: whoever reaches the port takes nothing that ranks need."""
+"""Floods of the control channel: a client that reaches the port takes nothing that ranks need."""
 
 import json
 import socket
@@ -64,7 +64,7 @@ def test_one_peer_cannot_take_all_jobs_and_slots():
         # Each gets half of what is left to its peer, but 16 if there are so many.
         assert slots == [224, 112, 56, 28, 16, 12]
         assert_a_rank_is_served(served)
-        # What it gives back it may have again.
+        # It may have again the room that it gives back.
         held.close()
         with RawControl(served.address, STRANGER) as raw:
             for _ in range(100):

@@ -34,7 +34,7 @@ from afflux_drivers.device.location import DeviceUrl
             "file:///a%20b?offset=0x40",
             DeviceUrl("file", "/a b", offset=0x40),
         ),
-        # Bytes that are no text, as a shell gives them and as a URL has them.
+        # Bytes that are not text, as a shell gives them and as a URL has them.
         ("file:///bar\udcff", "file:///bar%FF", DeviceUrl("file", "/bar\udcff")),
         ("file:///bar%ff%C3%A4", "file:///bar%FF%C3%A4", DeviceUrl("file", "/bar\udcff\u00e4")),
     ],

@@ -292,7 +292,7 @@ print(taken)
 
 
 def test_locks_leave_no_files_and_still_keep_others_out(tmp_path):
-    """Whoever opens a lock's file while it is removed has not got the lock."""
+    """A process that opens a lock's file while it is removed has not got the lock."""
     command = [sys.executable, "-c", TAKER, str(tmp_path), "1.0"]
     takers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     counts = [taker.communicate(timeout=60)[0] for taker in takers]

@@ -1,4 +1,4 @@
-"""What goes wrong ends, soon, with an error at every rank that says what and who."""
+"""Failures end, soon, with an error at every rank that names the event and the rank."""
 
 import socket
 import time

@@ -23,7 +23,7 @@ SECOND = CARD.replace(".0", ".1")
 
 
 class Recorder(Runner):
-    """Keeps what was shown, and what the port's registers were at each step."""
+    """Keeps the output, and the port's registers at each step."""
 
     def __init__(self, pci, dry=False):
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Bitstream files: which board takes which, where they may be written, and what is no bitstream."""
+"""Bitstream files: which board takes which, where they may go, and which are not bitstreams."""
 
 import os
 import subprocess
@@ -339,7 +339,7 @@ def test_a_line_that_some_tools_would_wrap_is_refused(tmp_path, kind):
 
 
 def test_a_header_that_was_changed_is_not_believed(tmp_path):
-    """What the FPGA will compare stands in the words themselves."""
+    """The value that the FPGA will compare stands in the words themselves."""
     content = bytearray(xilinx_bit("xcku3p-ffvb676-1-e"))
     place = content.index(bytes.fromhex("aa995566")) + 8
     for idcode, fits in ((0x04A63093, True), (0x14A63093, True), (0x14B77093, False)):

@@ -175,7 +175,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(tools, ecpix_image, tmp
     assert time.monotonic() - start < 20
     status = Path("/proc", pid.read_text(), "stat")
     deadline = time.monotonic() + 10
-    # Whoever adopts it may take its time.
+    # The process that adopts it may take its time.
     while status.exists() and status.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What a worker takes for an answer to its JOIN, packet by packet, with the clock in our hand."""
+"""A worker's choice of an answer to its JOIN, packet by packet, with the clock in our hand."""
 
 from dataclasses import replace
 

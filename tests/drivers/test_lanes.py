@@ -16,7 +16,7 @@ SUMS = (Reduction.SUM, Reduction.AVG)
 
 
 def cancelling(generator: np.random.Generator, count: int, dtype: wire.Dtype) -> list[np.ndarray]:
-    """Two ranks cancel, and what the third one has is lost where sums are not exact."""
+    """Two ranks cancel, and the third one's part is lost where sums are not exact."""
     large, small = (6e4, 2.0**-20) if dtype is wire.Dtype.FLOAT16 else (1e38, 2.0**-100)
     huge = as_dtype(generator.uniform(-large, large, count), dtype)
     sign = np.array(1 << (8 * huge.itemsize - 1)).astype(f"u{huge.itemsize}")

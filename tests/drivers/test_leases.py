@@ -41,7 +41,7 @@ def test_a_job_without_renewal_ends_with_its_lease(served, caplog):
         created = client.ask(**CREATE, lease_s=1)
         job = {"job": created["job"], "key": created["key"]}
         assert created["lease_s"] == 1
-        # Whoever asks at all is there: but only `renew` renews.
+        # A client that asks at all is there: but only `renew` renews.
         began = time.monotonic()
         while client.ask(request="renew", **job)["ok"] and time.monotonic() < began + 2.5:
             time.sleep(0.2)
@@ -177,7 +177,7 @@ def test_the_next_table_takes_over_what_was_leased(journal, caplog):
     time.sleep(0.6)
     after.end_overdue()
     assert enabled(port) == {1}
-    # What the next one finds: nothing of that job.
+    # The next one finds nothing of that job.
     last = table_of(port, journal)
     last.adopt()
     assert enabled(port) == set()
@@ -236,7 +236,7 @@ def test_a_client_finds_the_next_controller(journal):
     first = Served(Board(port, "board", 500, apart=True), journal=journal)
     address = first.address
     lease = create_job(address, 2, 16, 8, 5.0, lease_s=5)
-    # What a process that is killed cannot do.
+    # The steps that a killed process cannot take.
     for table in (first.server._control._table,):
         table._jobs.clear()
     first.stop()

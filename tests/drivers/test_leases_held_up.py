@@ -66,7 +66,7 @@ def test_what_is_done_after_a_command_that_was_not_over_is_done(journal, monkeyp
     with pytest.raises(NoRoom, match="busy with DESTROY of job 1 for"):
         table.destroy(second)
     port.lasts = 0
-    # It cannot be looked at now, which is no reason to take it for lost, or to stop.
+    # It cannot be looked at now, which does not mean that it is lost, or must stop.
     table.forget_lost()
     assert table.find(first.number, first.key) == first
     table.destroy(first)
@@ -178,7 +178,7 @@ def hold_up(control, name, seconds):
 
 @pytest.fixture
 def adopted(journal):
-    """Yield a controller, and what renews the job that it has taken over, whose lease is 2 s."""
+    """Yield a controller, and the renewal of the job that it has taken over, whose lease is 2 s."""
     port = BoardRegisters(*BOARD)
     job = table_of(port, journal).create(2, 16, 4, lease_s=2)
     served = Served(Board(port, "board", 500, apart=True), journal=journal)
@@ -218,7 +218,7 @@ def test_a_connection_that_has_ended_takes_no_job_with_it(adopted):
 
 
 def test_a_control_channel_that_fails_ends_the_server(monkeypatch):
-    """Packets alone are no service: its process must end, so that somebody notices."""
+    """Packets alone are useless: its process must end, so that somebody notices."""
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     served = Served(SoftEngine())
     monkeypatch.setattr(served.server._control, "_drop_late", lambda: 1 / 0)

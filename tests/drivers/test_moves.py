@@ -42,7 +42,7 @@ class Relay:
         self._thread.start()
 
     def move(self) -> None:
-        """Send from another port from now on; what comes to the old one is lost."""
+        """Send from another port from now on; packets to the old one are lost."""
         self._outside = self._connected()
         # The thread may still be waiting with the old one.
         while self._in_use is not self._outside:

@@ -97,7 +97,7 @@ def test_jobs_share_a_group(served_group):
             tensors = [gaussian(generator, 20_000, wire.Dtype.FLOAT32) for _ in range(count)]
             results = ranks.all_reduce(tensors, wire.Dtype.FLOAT32, Reduction.SUM)
             assert_same_bits(results, expected(tensors, wire.Dtype.FLOAT32, Reduction.SUM))
-        # What came for the other job lay in the sockets when the own operation began.
+        # Packets for the other job lay in the sockets when the own operation began.
         for worker in (*first.workers, *second.workers):
             assert worker.statistics.ignored > 10
     for lease in leases:
@@ -114,7 +114,7 @@ def test_only_the_aggregator_reaches_a_worker_through_its_group(group):
             send_to_groups(sender, LOOPBACK, 1)
         ticket = ticket_of(1, 4, 1)
         host, port = peer.getsockname()
-        # Every rank of a host can join; what goes to one of them alone is not taken by another.
+        # Every rank of a host can join; packets to one of them alone are not taken by another.
         for _ in range(3):
             session = Session(ticket, 0)
             line = Line(host, port, session, None, group)

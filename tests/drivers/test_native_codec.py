@@ -240,7 +240,7 @@ def test_integers_and_values_at_every_exponent(instruction_set, dtype, ranks):
 @pytest.mark.parametrize("slots", [1, 2, 64])
 @pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
 def test_walk_of_a_worker_gives_integers_there_and_back(instruction_set, dtype, slots):
-    """What the benchmark times is what workers do."""
+    """The benchmark times the calls that workers make."""
     tensor = gaussian(np.random.default_rng(7), 64 * 50 + 9, dtype, density=0.4)
     if dtype is wire.Dtype.FLOAT32:
         tensor[:64] *= np.float32(1e-38)

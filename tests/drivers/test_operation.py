@@ -1,4 +1,4 @@
-"""What a worker accepts, repeats and refuses, packet by packet, with the clock in our hand."""
+"""The packets that a worker accepts, repeats and refuses, one by one, by a clock of the test."""
 
 from dataclasses import replace
 

@@ -45,7 +45,7 @@ def test_lost_packets_cost_milliseconds(count, limit_s, seed):
     job = VirtualJob(4, 16, 8, flight_s=FLIGHT_S)
     run(job, count, 160, loss=0.05, seed=seed)
     assert job.now < limit_s
-    # What is repeated was lost, or its result: a worker's DATA is lost for one in 20.
+    # A repeated packet was lost, or its result: a worker's DATA is lost for one in 20.
     sent = sum(session.statistics.rounds for session in job.sessions)
     assert repeats_of(job) < 0.1 * sent
 
@@ -145,7 +145,8 @@ def test_after_a_silence_the_rank_joins_again():
             joined.append(now)
             join = sent[0]
             assert (header_of(join).round, header_of(join).operation) == (0, 0)
-            # Who does not know the job is no aggregator of it; this one is dead for the worker.
+            # An aggregator that does not know the job cannot serve it; this one is dead for the
+            # worker.
             rank.receive(answer_to(join, wire.Type.REFUSED, [1] + [0] * 15), now)
         if step == 250:
             heard = now

@@ -1,4 +1,4 @@
-"""The secret of a control channel: who knows it may ask; nobody else learns or changes anything.
+"""The secret of a control channel: its owners may ask; nobody else learns or changes anything.
 
 Where `RawControl` talks to the server, the format on the wire is as `docs/protocol.md` has it.
 """
@@ -62,7 +62,7 @@ def test_a_client_from_the_document_alone_is_served(guarded):
 
 
 def test_the_secret_crosses_no_network():
-    """What passes between both ends, as one between them sees it."""
+    """The lines between both ends, as one between them sees them."""
     seen = bytearray()
     served = Served(SoftEngine(), access=Access(secret=SECRET, translated=True))
     try:
@@ -147,7 +147,7 @@ def test_a_wrong_secret_ends_the_connection(guarded):
 
 
 def test_nothing_is_carried_out_before_the_proof(guarded):
-    """Who knows the secret has to confirm first; so the address is always compared."""
+    """The owner of the secret has to confirm first; so the address is always compared."""
     with RawControl(guarded.address) as raw:
         raw.hello(SECRET)
         assert "must be confirm" in raw.ask_coded(**{"request": "counters"})["error"]

@@ -82,7 +82,7 @@ def test_garbage_changes_no_sum(served):
             foreign.connect(served.address)
             while not stop.is_set():
                 payload = source.frame()[42:]
-                # A JOIN with the right key is no garbage: it moves a worker's address.
+                # A JOIN with the right key does not count as garbage: it moves a worker's address.
                 if payload[:1] == b"\x12":
                     continue
                 foreign.send(payload + bytes(chaos.choice([0, 0, 1, 5000])))

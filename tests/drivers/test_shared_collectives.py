@@ -197,7 +197,7 @@ def test_calls_from_another_library(processes: Processes) -> None:
         assert processes.call(1, "run_through_calls", call) == Status.OVER
         assert processes.answer(0) == ([2] * 4, "", "")
         assert processes.call(1, "end_of_calls") == ([2] * 4, "", "")
-        # What cannot be called does no harm.
+        # A call that is refused does no harm.
         none = replace(call, count=2**62)
         assert processes.call(0, "run_through_calls", none) == Status.INVALID
         _, kind, text = processes.call(0, "end_of_calls")

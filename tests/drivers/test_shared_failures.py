@@ -12,8 +12,8 @@ from tests.support.drivers.shared_processes import Processes
 
 FLOAT32, SUM, MAX = 1, 0, 2
 
-# What a rank may take to learn that another one is dead: a twentieth of a second, and what a
-# machine full of other work adds.
+# The time in which a rank must learn that another one is dead: a twentieth of a second, and an
+# allowance for a machine full of other work.
 BOUND_S = 20
 
 
@@ -97,7 +97,7 @@ def test_waiting_takes_no_processor(processes: Processes, ranks: int) -> None:
 
 
 def test_little_memory(processes: Processes) -> None:
-    """What is in flight is bounded, needs no /dev/shm, and is gone with the group."""
+    """The memory in flight is bounded, needs no /dev/shm, and is gone with the group."""
     before = len(os.listdir("/proc/self/fd"))
     descriptors = processes.call_all(2, "descriptors")
     # A tensor of 16 MB and what compares it, in ranks that make and check it themselves: pickles of
@@ -119,7 +119,7 @@ def test_little_memory(processes: Processes) -> None:
     for mappings in processes.call_all(2, "mappings"):
         assert "afflux-test" not in mappings
     assert processes.call_all(2, "descriptors") == descriptors
-    # What earlier tests have left may be closed meanwhile.
+    # Objects of earlier tests may be closed meanwhile.
     assert len(os.listdir("/proc/self/fd")) <= before
 
 

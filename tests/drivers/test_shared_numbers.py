@@ -11,7 +11,7 @@ from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.shared_processes import Processes
 from tests.support.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
 
-LANES = 16  # what the shared-memory group's numbers are those of
+LANES = 16  # the owner of the shared-memory group's numbers
 
 # Small enough for the golden model, which computes element by element in Python.
 SMALL_BYTES = 512

@@ -22,7 +22,7 @@ BUGS = {
     "short ring": Bug(
         "shared/staged.cpp", "ring[(first_ + batch) % kRingBatches]", "ring[(first_ + batch) % 2]"
     ),
-    # What the ranks were called with is not compared.
+    # The ranks' arguments are not compared.
     "no comparison": Bug(
         "shared/group.cpp", "if (signature(r).agrees(own)) continue;", "continue;"
     ),

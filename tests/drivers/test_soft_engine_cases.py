@@ -1,4 +1,4 @@
-"""What the gateware must pass, played to the software engine: cases, floods, random frames."""
+"""The gateware's checks, played to the software engine: cases, floods, random frames."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ from tests.scenarios.job_frames import Job
 class BehindMac(SoftEngine):
     """The engine behind a MAC, in the place of a simulated one: its pace is what it is.
 
-    What the MAC marks as bad the software engine never gets; it is counted here.
+    Frames that the MAC marks as bad never reach the software engine; they are counted here.
     """
 
     def __init__(self, **build: int) -> None:

@@ -25,7 +25,7 @@ def threads_take_short_turns():
 
 @pytest.mark.usefixtures("threads_take_short_turns")
 def test_nothing_is_lost_that_others_read(served):
-    """Whoever asks takes nothing away, and sees counts that only grow."""
+    """A reader takes nothing away, and sees counts that only grow."""
     lease = create_job(served.address, 1, 16, 8, 5.0)
     worker = Worker([lease.ticket], 0)
     seen: list[list[int]] = [[], []]

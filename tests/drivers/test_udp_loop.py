@@ -171,7 +171,7 @@ def test_buffers_hold_what_credit_promises(peer):
             length = wire.datagram_bytes(lanes)
             held = _native.usable_bytes(size) // _native.datagram_charge(length)
             assert held >= 16
-            # Again, as what has been read may still be charged; and with some left unread.
+            # Again, as packets that have been read may still be charged; and with some left unread.
             waiting = 0
             for leave in (0, 3, 1, 0):
                 for number in range(held - waiting):

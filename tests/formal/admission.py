@@ -214,7 +214,7 @@ class AdmissionHarness(Elaboratable):
             for now, then in zip(getattr(workers, name), getattr(after, name), strict=True):
                 m.d.sync += now.eq(then)
 
-        # Of any slot; what is not about the watched one is released.
+        # Of any slot; parts that are not about the watched one are released.
         own = SimpleNamespace(
             payload=operation,
             valid=admit.o.valid & (on_slot | (operation.kind == OperationKind.ORDER)),

@@ -1,7 +1,7 @@
 """Carries out a bounded proof: harness to AIGER with yosys, cycle by cycle to a SAT solver.
 
-`sby.py` takes the proofs by induction. What this one does otherwise: the memories' first content
-may be anything, as registers' is after a reset only.
+`sby.py` takes the proofs by induction. This one differs: the memories' first content may be
+anything, as registers' is after a reset only.
 """
 
 import re
@@ -17,7 +17,7 @@ __all__ = ["Found", "search", "with_any_memories"]
 Found = tuple[str, int | None, tuple[str, ...], str]
 """Status, the cycle of the first violation, properties that are violated or not reached, log."""
 
-# What is cheap on words is done on words; gates are simplified while they are copied.
+# Cheap operations on words are done on words; gates are simplified while they are copied.
 SCRIPT = """
 read_rtlil design.il
 hierarchy -top top

@@ -1,7 +1,7 @@
 """The engine with some of its parts replaced by anything: a proof of the others in their places.
 
-What surrounds the remaining parts is the engine's own wiring. A part that is replaced is a box: the
-same ports, and nothing inside. Its outputs may do anything, except what the harness gives them or
+The engine's own wiring surrounds the remaining parts. A part that is replaced is a box: the same
+ports, and nothing inside. Its outputs may do anything, except what the harness gives them or
 requires of them. That allows more than the real part does, as long as what is required holds.
 """
 

@@ -38,7 +38,7 @@ class CommandsHarness(Elaboratable):
         seams.CONTROL_ORDERS.guarantee(m, control.orders, control.orders_full, control.phase)
         seams.OPERATION.guarantee(m, control.orders, lanes=p.lanes)
 
-        # What a command has found out when it comes to enable its job.
+        # A command's findings when it comes to enable its job.
         fields, state = inside["fields"], inside.state
         index, step = inside["index"], inside["step"]
         workers, lanes = fields["job_workers"], fields["job_lanes"]

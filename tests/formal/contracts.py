@@ -3,8 +3,8 @@
 A contract is a predicate over the signals of a seam between parts. The harness of the part that
 consumes requires it (`Assume`), the harness of the part that produces guarantees it (`Assert`):
 both state the same predicate, by the same code. Each clause carries the contract's name and
-parameters into the netlist, as its message; what is matched is read from the netlists that are
-proved (`matching.py`). What no part can guarantee is an axiom, with its source.
+parameters into the netlist, as its message; the match is read from the netlists that are proved
+(`matching.py`). A clause that no part can guarantee is an axiom, with its source.
 
 Only this module assumes anything: a test sees to that.
 """
@@ -75,12 +75,13 @@ class Contract:
     Attributes:
         name: One that no other contract has.
         seam: From which part to which.
-        says: What it says, for the table.
+        says: Its text, for the table.
         predicate: The clauses.
         of_the_past: It is required of what was guaranteed in an earlier cycle, so that a harness
             may use its own guarantee.
-        carried_by: What carries it from where it is guaranteed to where it is required: a stream's
-            payloads that keep it one by one also keep it behind a queue that adds and changes none.
+        carried_by: The part that carries it from where it is guaranteed to where it is required: a
+            stream's payloads that keep it one by one also keep it after a queue that adds and
+            changes none.
     """
 
     name: str
@@ -116,12 +117,12 @@ class Contract:
 
 @dataclass(frozen=True)
 class Axiom:
-    """What the protocol or the surroundings demand, which no part of the engine can guarantee.
+    """A demand of the protocol or the surroundings, which no part of the engine can guarantee.
 
     Attributes:
         name: One that no contract has.
         source: Where it is demanded.
-        says: What it says, for the table.
+        says: Its text, for the table.
         predicate: The clauses.
     """
 

@@ -40,7 +40,7 @@ class CountingHarness(Elaboratable):
     """See above.
 
     Args:
-        of: Whose counters: "engine", "node", or "few".
+        of: The owner of the counters: "engine", "node", or "few".
     """
 
     def __init__(self, *, of: str) -> None:
@@ -75,7 +75,7 @@ class CountingHarness(Elaboratable):
         with m.If(reset):
             m.d.sync += [step.eq(0), expected.eq(0)]
 
-        # What has been asked for is there a cycle later.
+        # The requested value is there a cycle later.
         asked, expected_then = Signal(), Signal(64)
         m.d.sync += [asked.eq(~reset & (bank.number == which)), expected_then.eq(expected)]
         m.d.comb += [

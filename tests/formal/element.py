@@ -1,4 +1,4 @@
-"""What proofs that watch one element of the slot memory have in common."""
+"""Common parts of proofs that watch one element of the slot memory."""
 
 from amaranth.hdl import Elaboratable, Value
 

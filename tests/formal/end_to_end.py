@@ -14,7 +14,7 @@ The job may have a second life within the run: a reset falls at any step of the 
 command creates the job again. Then the contributions of each life are others, and none of the first
 one's is in a sum of the second.
 
-What is bounded is the number of cycles: see the catalogue. `unrolling.py` carries it out.
+The number of cycles is bounded: see the catalogue. `unrolling.py` carries it out.
 """
 
 from collections.abc import Callable
@@ -56,9 +56,9 @@ class EndToEndHarness(Elaboratable):
     Args:
         ends: Cycles, counted from the end of the prefix, in which a frame ends. Between two that
             are far enough apart the second may have a block.
-        at_any_time: What may happen in any cycle: `commands` (create again, with another key, other
-            slots and another first round, or not; destroy), `stops` (the network does not take a
-            beat), `link` (down, or output discarded by command).
+        at_any_time: Events that may happen in any cycle: `commands` (create again, with another
+            key, other slots and another first round, or not; destroy), `stops` (the network does
+            not take a beat), `link` (down, or output discarded by command).
         again: If the job begins a second life: after so many `cycles` behind the prefix, `by` a
             `reset` or a `create`; with the `ends` of its frames, counted from when its workers have
             joined again, and what may then happen `at_any_time`. A reset falls at any step of these
@@ -100,7 +100,7 @@ class EndToEndHarness(Elaboratable):
         whole = narrow.engine
         self._inside, self._cut = narrow.inside, whole.tx_cut
 
-        # What happens when.
+        # The events and their times.
         time = Signal(TIME_BITS)
         m.d.sync += time.eq(Mux(time == (1 << TIME_BITS) - 1, time, time + 1))
 
@@ -387,7 +387,7 @@ class _Life:
     Attributes:
         begin, end: Its first cycle, and the one behind its last.
         ends: When frames end, from its first cycle on.
-        at_any_time: What may happen.
+        at_any_time: Events that may happen.
     """
 
     begin: int

@@ -50,7 +50,7 @@ LIVES = 2
 
 @dataclass(frozen=True)
 class Contribution:
-    """What is watched: what each worker contributes to a round of a slot, chosen freely.
+    """The watched data: each worker's contribution to a round of a slot, chosen freely.
 
     A job may be created twice, and its round is then another one in each of its two lives: it has
     other contributions. The lowest bit of their operation number, which the engine hands on
@@ -124,7 +124,7 @@ class FramesIn:
             m: The harness.
             p: The engine's.
             stream: The stream.
-            watched: What is watched.
+            watched: The watched data.
             joins: For each worker: it begins to join in this cycle.
             starts_long: A frame with a block may begin.
             starts_short: A frame without a block begins, unless one is under way.
@@ -205,8 +205,8 @@ class FramesIn:
                 afflux.worker.eq(AnySeq(1)),
                 afflux.slot.eq(AnySeq(2)),
                 afflux.round.eq(FIRST_ROUND - 2 + AnySeq(3)),
-                # A worker goes on to the next round only when it has the result. What it must not
-                # send has a key that no job has.
+                # A worker goes on to the next round only when it has the result. A packet that it
+                # must not send has a key that no job has.
                 later.eq(
                     (afflux.slot == watched.slot)
                     & ((afflux.round - watched.round)[:32] > 0)

@@ -1,4 +1,4 @@
-"""What an elaborated part has inside: induction needs to say what its registers hold.
+"""The inside of an elaborated part: induction needs to say what its registers hold.
 
 These have names on the component, which are there once it is elaborated. What is in Amaranth's own
 parts goes by its name in the netlist.

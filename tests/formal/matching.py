@@ -1,4 +1,4 @@
-"""What each proof assumes, and which other proof asserts it: matched in the netlists.
+"""Each proof's assumptions, and the proof that asserts each: matched in the netlists.
 
 Every contract that a harness requires must be guaranteed, with the same parameters, by a proof of
 another harness; likewise every contract that it rests on, such as that of the queue behind a seam.

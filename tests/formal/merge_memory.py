@@ -31,7 +31,7 @@ AGE_BITS = 12
 
 
 class Ghost:
-    """What one watched element or word must be.
+    """The value that one watched element or word must have.
 
     Attributes:
         waiting: An operation has started that is still to read it ...
@@ -43,7 +43,7 @@ class Ghost:
             has before this one.
         now: After all operations that have read it.
         before: Before the last of them.
-        was_arriving, was_fresh, was_opcode: What that one merges.
+        was_arriving, was_fresh, was_opcode: The inputs that it merges.
     """
 
     def __init__(self, name: str, offset_bits: int) -> None:
@@ -102,7 +102,7 @@ class MergeMemoryHarness(ElementHarness):
         starts = merge.i.valid & merge.i.ready
         merges = incoming.kind == OperationKind.MERGE
 
-        # What is watched: slot, version, lane, beat of a block; beat of the words.
+        # The watched place: slot, version, lane, beat of a block; beat of the words.
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
         lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]

@@ -1,6 +1,6 @@
 """The engine of the end-to-end proof: the real one in its own wiring, narrow, and its registers.
 
-What is narrow: few places in queues, and of each beat's words in memory only the first is real.
+The limits: few places in queues, and of each beat's words in memory only the first is real.
 """
 
 from contextlib import ExitStack
@@ -94,7 +94,7 @@ class NarrowEngine:
 
     Members:
         engine: Its ports.
-        inside: What it has inside.
+        inside: Its inside.
         rx: Frames to it.
     """
 

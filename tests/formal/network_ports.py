@@ -126,7 +126,7 @@ class OrderedPortsHarness(Elaboratable):
         joined = write.enable & write.data.joined
         seams.CAME_BY_PORT.require(m, joined, write.data.peer.net_ports, of="join")
 
-        # What has been written about one job, and about one worker of it.
+        # The values written about one job, and about one worker of it.
         job, worker = choice(p.jobs), choice(p.workers)
         entry = engine["worker_table.entries"]
         assert entry in memories
@@ -150,7 +150,7 @@ class OrderedPortsHarness(Elaboratable):
             Assert(~known | (held.joined & (held.peer.net_ports == own))),
         ]
 
-        # What a frame that is dispatched is for; a cycle later the tables have answered.
+        # The purpose of a frame that is dispatched; a cycle later the tables have answered.
         dispatched = Signal(
             data.StructLayout({"valid": 1, "answer": 1, "to_worker": 1, "net_ports": p.ports})
         )

@@ -29,7 +29,7 @@ BUS_BITS = 64
 FIFO_BYTES = 64
 
 SOURCES = ("transmit", "arp", "echo", "from host")
-"""What the node sends: see `hdl/afflux_hdl/node/node.py`."""
+"""The node's output: see `hdl/afflux_hdl/node/node.py`."""
 
 FRAME_BEATS = 4
 """Of the largest frame of `Egress`'s other sources."""
@@ -57,7 +57,7 @@ class ArpHarness(Elaboratable):
 
 
 class CutHarness(Elaboratable):
-    """What tells the parts that a reset has cut off a frame; resets come at any time."""
+    """The sign to the parts that a reset has cut off a frame; resets come at any time."""
 
     def elaborate(self, platform: object) -> Module:
         part, m = Module(), Module()

@@ -38,7 +38,7 @@ class QueueBoundsHarness(Elaboratable):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # What the queues hold does not matter here: their reads may give anything.
+        # The queues' content does not matter here: their reads may give anything.
         with (
             watching("amaranth.lib.fifo"),
             patch.object(real, "OPERATIONS", self._operations),

@@ -2,8 +2,8 @@
 
 `Queue` as it is, with anything at its ports at any time. Any one payload is chosen as it enters and
 followed: it is written at some address of the memory, which is the watched one, and it comes out,
-unchanged, behind exactly the payloads that entered before it. All others are like it: so what comes
-out is what went in, one by one.
+unchanged, behind exactly the payloads that entered before it. All others are like it: so the output
+is the input, one by one.
 
 A payload is a vector of bits that the queue never looks at: its width does not matter.
 """

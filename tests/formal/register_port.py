@@ -88,7 +88,7 @@ class RegisterPortHarness(Elaboratable):
         with m.If(slave.w.valid & slave.w.ready):
             m.d.comb += Assert(~has_data | answered, "one at a time")
             m.d.sync += [has_data.eq(1), payload.eq(slave.w.payload)]
-        # What the slave's registers are, for the induction.
+        # The slave's registers, for the induction.
         writing, settling = inside.state("WRITE"), inside.state("SETTLE")
         m.d.comb += [
             Assert(inside["aw_held"] == (has_address & ~answered)),
@@ -145,7 +145,7 @@ class RegisterPortHarness(Elaboratable):
     def _patience(self, m: Module, slave: AxiLite, inside: Inside) -> None:
         """While the master takes answers at once, each request has its answer soon."""
         patient = slave.b.ready & slave.r.ready
-        # What is held is what was accepted and has no answer yet: `_writes` and `_reads`.
+        # The held accesses were accepted and have no answer yet: `_writes` and `_reads`.
         for name, pending, answer in (
             ("write", inside["aw_held"] & inside["w_held"], slave.b),
             ("read", inside["ar_held"], slave.r),

@@ -1,4 +1,4 @@
-"""What the runs came to: `build/formal/results.json`, and the table in `docs/formal.md`."""
+"""The runs' results: `build/formal/results.json`, and the table in `docs/formal.md`."""
 
 import json
 import subprocess

@@ -39,7 +39,7 @@ class RingsHarness(Elaboratable):
             m.d.comb += getattr(rings, name).eq(AnySeq(len(getattr(rings, name))))
         m.d.comb += [rings.first.eq(AnySeq(self._address)), rings.last.eq(AnySeq(self._address))]
 
-        # What happens to the ring.
+        # The operations on the ring.
         pushes, pops, resets = Signal(), Signal(), Signal()
         ring_out, could_pop = inside["ring_out"], Signal()
         m.d.comb += [

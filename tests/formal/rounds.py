@@ -1,8 +1,8 @@
 """Proof: two versions suffice (`docs/protocol.md` section 7), for any number of rounds.
 
 A model of the rules alone: one slot's state (section 5.3), N workers (section 6), and a network
-that may lose, repeat and delay everything. Rounds have 32 bits and go on for ever. What a worker
-may have sent is told by its outstanding round. Of the results one is watched, which may be any: it
+that may lose, repeat and delay everything. Rounds have 32 bits and go on for ever. A worker's
+outstanding round tells what it may have sent. Of the results one is watched, which may be any: it
 is ordered at any time, looked at once more at any later time, read from its version at any later
 time, and may arrive anywhere, any number of times, for as long as packets live (2**31 rounds).
 
@@ -31,7 +31,7 @@ from tests.formal.seams import at_most
 __all__ = ["RoundsHarness"]
 
 GUARDS = ("versions", "exact round", "own header", "full before next")
-"""What `without` may name: the rules of section 7 that can be taken away."""
+"""The values of `without`: the rules of section 7 that can be taken away."""
 
 
 class RoundsHarness(Elaboratable):

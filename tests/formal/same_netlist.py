@@ -12,8 +12,8 @@ value and, proves yosys, is given the same value in each cycle as long as all pa
 So both do the same for ever, for all inputs. How the pairs are found does not matter to that: a
 wrong pair makes the proof fail, not pass.
 
-Ends with 1 and says what differs if it is not proved. What is moved across a register, or encoded
-in another way, is not proved even if it does the same.
+Ends with 1 and says what differs if it is not proved. Logic that is moved across a register, or
+encoded in another way, is not proved even if it does the same.
 """
 
 import argparse
@@ -51,7 +51,7 @@ Bit = int | str
 """Number of a net, or one of the constants 0, 1 and x."""
 
 Keys = tuple[Mapping[str, Set[object]], ...]
-"""What the states of the old netlist, and of the new one, may be paired by."""
+"""The keys by which states of the old netlist, and of the new one, may be paired."""
 
 
 class Difference(AssertionError):
@@ -64,10 +64,10 @@ class State:
 
     Attributes:
         cell: Its name in the netlist.
-        kind: What its partner must have too: type, sizes, initial content.
+        kind: The properties that its partner must have too: type, sizes, initial content.
         names: Of the signal that it drives, or of the memory that it writes.
-        inputs: What determines its next content.
-        outputs: What it drives.
+        inputs: The inputs of its next content.
+        outputs: Its outputs.
         memory: The memory, if it is a port of one.
     """
 
@@ -187,7 +187,7 @@ class Netlist:
             state.cell: hash((marks[state.cell], tuple(found[bit] for bit in state.inputs)))
             for state in self.states
         }
-        # What is read from a memory also depends on what is written into it.
+        # Reads of a memory also depend on its writes.
         writers: dict[str, list[int]] = {}
         for state in self.states:
             if state.memory and not state.outputs:
@@ -342,7 +342,7 @@ def prove_same(folder: Path, old: str, new: str, top: str) -> int:
             "miter -equiv -flatten -make_outcmp old new miter",
             "delete old new",
             "hierarchy -top miter",
-            # What both compute alike from the same inputs becomes one.
+            # Logic that both compute alike from the same inputs becomes one.
             *("opt_clean", "opt_expr", "opt_merge -share_all") * 3,
             "opt_clean",
             f"sat -verify -show-ports -timeout {_TIMEOUT_S} -prove trigger 0 miter",

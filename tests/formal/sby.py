@@ -44,15 +44,15 @@ class SoughtBug:
     """Something that a proof must find.
 
     Attributes:
-        name: What is wrong.
+        name: The fault.
         depth: Cycles from reset within which it is to be found.
         by: `module:function` below `tests.formal.bugs`: the function overrides signals of the
             module's `PART`, by their names. Or, of what is no signal:
         file, right, wrong: A source in `afflux_hdl`, a text that must occur there once, and its
             replacement. Or, if the harness itself can leave something out:
         arguments: Of the harness, in addition.
-        cleared: Of a bounded proof: memories begin as zeros. What is found then comes of the run
-            itself, and not of what they held at its start.
+        cleared: Of a bounded proof: memories begin as zeros. Later findings come of the run itself,
+            and not of the start.
     """
 
     name: str
@@ -67,10 +67,10 @@ class SoughtBug:
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proved, of what, and how.
+    """A proof: its statement, its subject, and its method.
 
     Attributes:
-        name: Also the folder's, with hyphens for what is no letter.
+        name: Also the folder's, with hyphens in place of anything but letters.
         harness: `module:class` below `tests.formal`.
         depth: k of the k-induction, whose base case goes as deep.
         arguments: Keyword arguments of the harness, plain values.
@@ -78,7 +78,7 @@ class Proof:
             configuration of the same harness.
         bugs: Each makes the proof fail.
         quick: Part of the tests that run every time; else only of the full set.
-        limit_s: What one run may take.
+        limit_s: Seconds of one run.
         bounded: Of so many cycles only, from any content of the memories on, by `bounded.py`:
             `depth` is their number.
     """
@@ -96,7 +96,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What SymbiYosys found.
+    """The findings of SymbiYosys.
 
     Attributes:
         status: `PASS`, `FAIL`, `UNKNOWN` (the induction step fails), `ERROR` or
@@ -188,7 +188,7 @@ def convert(
     """Return a proof's harness as RTLIL.
 
     Args:
-        proof: Whose harness.
+        proof: The proof that has the harness.
         arguments: Of the harness, if not the proof's.
         environment: In which the engine is imported, if not from the sources as they are.
         bug: `SoughtBug.by`, if there is one.

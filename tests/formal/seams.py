@@ -217,8 +217,8 @@ def _entry(
 def tag(header: data.View) -> Value:
     """Return whether a delivery is the chosen one.
 
-    What the engine does with a delivery does not depend on its operation's number. So one bit of it
-    can say which delivery is watched.
+    The engine's use of a delivery does not depend on its operation's number. So one bit of it can
+    say which delivery is watched.
     """
     return header.operation[0]
 

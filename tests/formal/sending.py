@@ -208,7 +208,7 @@ class SendingHarness(ElementHarness):
             Assert((due == 0) | ~unsent | (kept == 0) | ended),
             Assert((due == 0) | (ended == (unsent & (kept != 0)))),
         ]
-        # What may still come in without being asked for: the end of a frame that is cut off.
+        # Input that may still come in without being asked for: the end of a frame that is cut off.
         spare = Mux(inside["begun"] & ~inside["dropping"], 1, 0)
         under_way = inside["seal.valid1"] + spare
         if p.ports > 1:

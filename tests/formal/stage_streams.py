@@ -83,7 +83,7 @@ class ReceiveHarness(Elaboratable):
         return m
 
     def _spaced(self, m: Module, receive: Receive) -> None:
-        """Say of every two frames in a row: the later one, if it holds room, is not right behind.
+        """Say of every two frames in a row: the later one, if it holds room, is not right after.
 
         So no frame of a single beat has a summary, where headers are a beat.
         """

@@ -1,4 +1,4 @@
-"""What induction has to know of a lane walk, and of the two stages that walk."""
+"""The invariants of a lane walk, and of the two stages that walk, for induction."""
 
 from amaranth.hdl import Assert, Module, Mux, Signal, Value
 from amaranth.lib import data

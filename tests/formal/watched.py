@@ -28,7 +28,7 @@ class WatchedMemory(Elaboratable):
     """Stands for `amaranth.lib.memory.Memory`.
 
     Members:
-        watched: Address of the real word; what drives it must never change.
+        watched: Address of the real word; its driver must never change.
         content: That word.
     """
 
@@ -163,7 +163,7 @@ def watching(
 
     Args:
         modules: Their names.
-        kind: What stands for a memory.
+        kind: The stand-in for a memory.
 
     Yields:
         They, in the order in which they were made.

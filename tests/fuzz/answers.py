@@ -1,4 +1,4 @@
-"""What must hold of every frame that a fuzzed engine sends, whatever it was sent."""
+"""Properties of every frame that a fuzzed engine sends, whatever it was sent."""
 
 import struct
 from collections import Counter
@@ -17,7 +17,7 @@ EVERYONE = 255
 
 @dataclass(frozen=True)
 class Answer:
-    """What the header of a frame from the engine says."""
+    """The header of a frame from the engine."""
 
     type: int
     job: int

@@ -27,7 +27,7 @@ from tests.scenarios.packing import HEADER, Peer, pack_frame
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport", "parameters_of"]
 
 BUILD: Build = {"workers": 8, "lanes": 4, "jobs": 4, "slots": 64}
-"""What the fuzzed engine is built for."""
+"""The sizes of the fuzzed engine."""
 
 LIFE = 16
 """Batches after which the unruly jobs are created anew, one of them only destroyed."""
@@ -35,7 +35,7 @@ LIFE = 16
 
 @dataclass
 class FuzzerReport:
-    """What a run has met.
+    """The events of a run.
 
     Attributes:
         frames: Frames in.
@@ -61,7 +61,7 @@ class Fuzzer:
         engine: Fresh.
         seed: Determines every byte and every cycle, and all addresses.
         batch: Frames that are played at once.
-        build: What the engine is built for.
+        build: The engine's sizes.
         here: Where the engine is; None: drawn.
     """
 

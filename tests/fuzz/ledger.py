@@ -1,4 +1,4 @@
-"""What an engine owes between two rests, and what it may leave out: the storm's book-keeping."""
+"""An engine's debts between two rests, and its options: the storm's scoreboard."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Ledger:
     Attributes:
         golden: Its twin.
         here: Where the engine is.
-        lanes: What it is built for.
+        lanes: Its number of lanes.
         lossy: Output was discarded, or may have been, so any frame may be missing.
         caused: Frames by whom they were caused: job number or None, and whether they must come.
         gone: The same of jobs that have been destroyed since: they may come.

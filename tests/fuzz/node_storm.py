@@ -1,8 +1,8 @@
 """The storm around a node: the engine's, and all that passes it or is answered beside it.
 
 To the storm the node looks like an engine. Among the storm's frames come questions of ARP and echo,
-right and wrong, and frames for the host; the host sends and stalls. What becomes of these is
-compared with the golden node, what becomes of the engine's frames with the golden engine.
+right and wrong, and frames for the host; the host sends and stalls. The outcome of these is
+compared with the golden node, that of the engine's frames with the golden engine.
 """
 
 import random
@@ -45,7 +45,7 @@ class _Node:
 
     Args:
         node: Fresh.
-        built: What it is built for.
+        built: Its sizes.
         seed: Of all that is drawn here.
     """
 
@@ -224,7 +224,7 @@ class NodeStorm(Storm):
 
     Args:
         node: Fresh.
-        built: What it is built for.
+        built: Its sizes.
         seed: Determines every byte and every cycle.
     """
 

@@ -6,8 +6,8 @@ of the MAC, near misses and strangers among the jobs' frames; a network that tak
 nothing until the link is down by itself; an operator who discards output, destroys and creates
 jobs, joins parents and looks at slots while frames arrive; and resets between any two beats.
 
-Every frame and every counter is compared with the golden model at the end of an episode. What may
-be missing is what the engine counts as discarded or dropped.
+Every frame and every counter is compared with the golden model at the end of an episode. Missing
+frames are those that the engine counts as discarded or dropped.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ Write = tuple[int, int, int]
 
 @dataclass
 class StormReport:
-    """What a storm has met.
+    """The events of a storm.
 
     Attributes:
         frames: Frames in.
@@ -66,7 +66,7 @@ class Storm(Fuzzer):
     Args:
         engine: Fresh.
         seed: Determines every byte and every cycle.
-        build: What the engine is built for.
+        build: The engine's sizes.
         link_timeout: Cycles after which its link is down, as it is built.
         here: Where the engine is; None: drawn.
     """
@@ -420,9 +420,9 @@ class Storm(Fuzzer):
                 ):
                     self.events["tails of frames"] += tail
                     return
-        raise AssertionError(f"frames behind a reset: {counts}")
+        raise AssertionError(f"frames after a reset: {counts}")
 
-    # What is looked at.
+    # The values to look at.
 
     def _endpoints(self) -> set[tuple[bytes, bytes, int]]:
         """Where results may go: workers that have joined, groups, parents."""

@@ -1,4 +1,4 @@
-"""What a fuzzed engine is sent: one orderly job, unruly ones, and all that a network may carry.
+"""The input of a fuzzed engine: one orderly job, unruly ones, and all that a network may carry.
 
 Everything is drawn from one generator of random numbers, so a seed determines every byte.
 """
@@ -68,7 +68,7 @@ class OrderlyJob:
         work: The job.
         engine: Where the engine is.
         choose: Draws everything.
-        blocks: What is sent.
+        blocks: The blocks to send.
     """
 
     def __init__(self, work: Work, engine: Peer, choose: random.Random, blocks: Blocks) -> None:
@@ -144,7 +144,7 @@ class Traffic:
         golden: Says which rounds are of interest.
         engine: Where the engine is.
         jobs: The jobs that exist, or did.
-        blocks: What contributions carry.
+        blocks: The blocks of contributions.
     """
 
     def __init__(

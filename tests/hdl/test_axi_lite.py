@@ -14,7 +14,7 @@ HOLES = [0x08, 0x7C, 0xFC]
 
 
 class Master:
-    """Performs writes and reads; what it got, in order."""
+    """Performs writes and reads; keeps their results, in order."""
 
     def __init__(self, slave: Any, seed: int) -> None:
         self.slave = slave

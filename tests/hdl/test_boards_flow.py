@@ -314,7 +314,7 @@ def test_a_run_that_was_ended_is_not_taken_for_the_one_before(
     for seed in (1, 2):
         again.place(seed)
         assert (again.work / f"placed_{seed}.config").read_text() == "8 workers"
-    # What is done is not done again.
+    # A finished step is not done again.
     runs = dict(tools_that_copy)
     again.synthesise()
     again.place(2)

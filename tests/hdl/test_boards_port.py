@@ -146,7 +146,7 @@ def check_waiting(module: Any) -> None:
         assert 0 < before < 6
         await ctx.delay(8e-6)
         assert link.sent == before
-        # What waited in the board leaves when the link is right again.
+        # Frames that waited in the board leave when the link is right again.
         link.status = UP
         await ctx.delay(4e-6)
         assert link.sent > before

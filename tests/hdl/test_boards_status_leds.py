@@ -1,4 +1,4 @@
-"""What the LEDs show."""
+"""The LEDs' meaning."""
 
 from typing import Any
 

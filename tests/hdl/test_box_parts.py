@@ -45,7 +45,7 @@ def check_arbiter(part: type[FrameArbiter]) -> None:
 
 
 def check_split(part: type[FrameSplit]) -> None:
-    """Frames to one or several, resets before it: who gets a beginning gets its end, and no other.
+    """Frames to one or several, resets before it: a receiver gets the end of what it began.
 
     As in a node, a reset takes the beat that waits away; if one of its frame's has been taken, an
     end with `error` comes later.

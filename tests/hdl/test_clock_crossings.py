@@ -1,6 +1,6 @@
 """Every place where a design crosses between clocks is one that is meant to, and is constrained.
 
-The crossings are read from the netlist, register by register; what the constraints name is read
+The crossings are read from the netlist, register by register; the names of the constraints are read
 from their text. Neither knows of the other.
 """
 
@@ -34,7 +34,7 @@ NODE = NodeParameters(
     echo_buffer_bytes=2048,
 )
 MEANT = {"entropy"}
-"""What belongs to no clock, and is sampled as it is."""
+"""Signals that belong to no clock, and are sampled as they are."""
 
 
 def clock_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What one proof assumes another asserts; an assertion that is taken away is missed."""
+"""Each assumption of a proof is asserted by another; an assertion that is taken away is missed."""
 
 import ast
 from pathlib import Path

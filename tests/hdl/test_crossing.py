@@ -247,7 +247,7 @@ def reset_reader(built: Any, sent: list[Beat], at: int, lasts: int = 8) -> list[
             reset, follow.o.valid, follow.o.payload
         ):
             if under_reset:
-                # What is behind this is reset too, and forgets what it has not the end of.
+                # The part after this is reset too, and forgets frames whose end it has not.
                 while came and not came[-1][2]:
                     came.pop()
             elif valid:

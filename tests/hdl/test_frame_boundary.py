@@ -65,7 +65,7 @@ def check_whole_frames(built: Any) -> None:
             ctx.set(part.i.valid, valid)
             ctx.set(part.i.payload.data, number)
             ctx.set(part.i.payload.last, last)
-            # What is behind this part sees nothing during the reset.
+            # The part after this one sees nothing during the reset.
             if ctx.get(part.o.valid) and not resetting and ctx.get(part.o.payload.last):
                 came.append((number, bool(ctx.get(part.o.payload.error))))
             reset_within |= resetting > 0 and (beat > 0 or valid)

@@ -147,7 +147,7 @@ class Run:
     Attributes:
         first_out: Cycles from its last beat in to the first beat of the result.
         left: The cycle of each beat of the result, and whether it was the last.
-        testbench: What it noted besides.
+        testbench: Its other notes.
     """
 
     first_out: int

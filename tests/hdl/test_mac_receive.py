@@ -1,4 +1,4 @@
-"""What the receiver makes of bytes from a PHY; check sequences are zlib's and scapy's, not ours."""
+"""The receiver's output for bytes from a PHY; check sequences are zlib's and scapy's, not ours."""
 
 import random
 import zlib
@@ -156,7 +156,7 @@ def check_payload(built: Any) -> None:
 
 
 def check_beginning(built: Any) -> None:
-    """Begin within a frame, as behind a reset: its payload is not taken for one."""
+    """Begin within a frame, as after a reset: its payload is not taken for one."""
     good, inner = sealed(a_frame(64)), sealed(a_frame(70))
     part = built(bytes_max=200)
     came: list[bytes] = []

@@ -71,7 +71,7 @@ def check_from_mac(built: Callable[..., Any]) -> None:
     simulate(part, run, "mac")
     assert len(came) == len(sent) > 300
     for (beats, error), (frame, bad, cut) in zip(came, sent, strict=True):
-        # What ends a frame that was cut off has no bytes of it.
+        # The end of a frame that was cut off has no bytes of it.
         assert (beats[:-1] if cut else beats, error) == (frame, bad)
     assert sum(cut for *_, cut in sent) > 20
 

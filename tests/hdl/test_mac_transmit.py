@@ -1,4 +1,4 @@
-"""What the transmitter puts on the wire; check sequences are zlib's."""
+"""The transmitter's output on the wire; check sequences are zlib's."""
 
 import random
 import zlib

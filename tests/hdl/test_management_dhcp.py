@@ -287,7 +287,7 @@ def test_a_lease_for_ever():
 
 
 def check_hostile():
-    """In each state, nothing of what is wrong changes anything, and what is right is taken."""
+    """In each state, wrong messages change nothing, and right ones are taken."""
     server, client = DhcpServer(), Client()
     discover = client.until(3)
     asked = discover
@@ -337,7 +337,7 @@ def test_random_options():
         frame = server.message(discover, "offer", options=[raw])
         client.twin.feed(frame)
         assert client.state == 2
-    # What may stand between: pads, unknown options, odd places, and more behind the end.
+    # Options that may stand between: pads, unknown options, odd places, and more after the end.
     before = ("pad", ("param_req_list", [1, 2, 3]), "pad", ("vendor_class_id", b"x" * 33))
     for padding in (b"", b"\xff", b"\xff\xff\xff"):
         other = Client()

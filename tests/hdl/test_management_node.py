@@ -87,7 +87,7 @@ def test_a_job_over_udp(board):
         assert counters["joins"] == WORKERS
         assert counters["rounds"] > 0
         assert counters["bad_key"] == 0
-        # What the node passes to its host is what the management has received.
+        # The frames that the node passes to its host are those that the management receives.
         frames = management.management_counter_address("management_frames")
         to_host = registers.node_counter_address("to_host")
         # The second of these reads is a frame more.
@@ -106,7 +106,7 @@ def test_requests_among_packets_of_a_job(board):
         before = port.read(not_ours)
         off = registers.node_counter_address("host_off")
         before_off = port.read(off)
-        # The node keeps what is no datagram, the management has the others.
+        # The node keeps frames other than datagrams, the management has the others.
         junk = [bytes(60), request_frame(b"x" * 42), request_frame(b"", to="10.0.0.8")]
         assert board.run(junk, after=5_000) == []
         assert port.read(not_ours) == before + 1

@@ -242,7 +242,7 @@ def random_program(choose):
             p.label(f"over {n}")
         if n % 20 == 0:
             p.call("twice")
-        # What A is now is sent.
+        # The present value of A is sent.
         p.put(Port.SEND)
     p.put(Port.SEND_LAST)
     p.label("end")

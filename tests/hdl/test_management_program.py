@@ -101,12 +101,12 @@ def check_rules(build):
         other = siphash_2_4(golden.key, bytes(tag))
         word = bytes(a ^ b ^ c for a, b, c in zip(payload[26:34], pad, other, strict=True))
         ask(payload[:26] + word + bytes(tag))
-    # An answer is no request, and neither is a request of the kind of an answer.
+    # An answer does not count as a request, and neither does a request of the kind of an answer.
     answer = ask(request(golden, READ, 0x40))
     ask(answer[42:])
     for kind in range(256):
         ask(request(golden, kind, 0x40) if kind != HELLO else answer[42:])
-    # What the UDP checksum alone can tell: a HELLO has no code.
+    # Faults that the UDP checksum alone can tell: a HELLO has no code.
     for bit in range(16):
         wrong = bytearray(request_frame(request(golden, HELLO)))
         wrong[40 + bit // 8] ^= 1 << bit % 8

@@ -64,7 +64,7 @@ def test_random_frames(library, gaps, stalls):
                 answer = golden.receive(frame, bad)
                 if answer is not None:
                     wanted.append(answer)
-            # One right behind the other, without waiting for answers.
+            # One right after the other, without waiting for answers.
             assert bench.run(frames, bad=marks, after=64 * PERIOD) == wanted
             golden.pass_time(64 * PERIOD)
         assert registers.writes == golden.node.writes

@@ -18,7 +18,7 @@ def record() -> dict[str, Any]:
     return boards | {part: cost[part] for part in ("ultrascale", "ecp5")}
 
 
-# What one board is made of changes with every change of the others, but for their sizes.
+# The sources of one board change with every change of the others, but for their sizes.
 @pytest.mark.parametrize(
     "name",
     [

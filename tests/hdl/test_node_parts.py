@@ -34,7 +34,7 @@ def draw_frames(choose: random.Random, number: int, largest: int) -> list[tuple[
 
 
 def check_fifo(part: Callable[..., Any]) -> None:
-    """Good frames come out whole and in order, bad ones never, and what is lost is counted."""
+    """Good frames come out whole and in order, bad ones never, and lost ones are counted."""
     choose = random.Random(1)
     for bus_bits in (32, 128):
         frames = draw_frames(choose, 40, 120)

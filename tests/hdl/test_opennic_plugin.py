@@ -38,7 +38,7 @@ def test_every_card_gets_all_files(board: str, tmp_path: Path) -> None:
     assert f"-board {board} " in readme
     assert "-max_pkt_len 9600 -num_cmac_port 1 -num_phys_func 1 -num_qdma 1" in readme
     assert ALVEO[board].part in (tmp_path / "out_of_context.tcl").read_text()
-    # What nobody has run says so.
+    # Steps that nobody has run say so.
     for name in FILES - {"afflux_box_250mhz.v"}:
         text = (tmp_path / name).read_text()
         assert "Never run in Vivado" in text or "**Not run:** Vivado" in text, name

@@ -70,7 +70,7 @@ class HostSide(wiring.Component):
 
 
 def check_resets(port_top: Any = verilog.PortTop) -> None:
-    """Reset in each cycle of a frame: the first frame behind the reset is taken, and is whole."""
+    """Reset in each cycle of a frame: the first frame after the reset is taken, and is whole."""
     engine = Parameters(bus_bits=WIDE_BITS, workers=1, lanes=1, jobs=1, slots=2)
     built = PortParameters(node=NodeParameters(engine=engine), mac_bits=WIDE_BITS)
     # No more of the top than what joins management and node.
@@ -94,7 +94,8 @@ def check_resets(port_top: Any = verilog.PortTop) -> None:
         async for _, _, under_reset, valid, beat in ctx.tick("pins").sample(
             reset, side.frames.valid, side.frames.payload
         ):
-            # What a reset finds in the buffer behind this is lost, and what is taken meanwhile.
+            # Frames that a reset finds in the buffer after this are lost, and frames that are taken
+            # meanwhile.
             if under_reset:
                 beats = 0
             if under_reset or not valid:

@@ -32,7 +32,8 @@ def test_of_a_box_both_resets_of_the_fast_clock() -> None:
     node = NodeParameters(engine=Parameters(bus_bits=512, **SIZES))
     top = top_of(generate_box(BoxParameters(node=node)), BOX_MODULE)
     assert copied(top) == ["rst", "shell_rst"]
-    # What has crossed goes there and nowhere else: a synchroniser's register may not be copied.
+    # Signals that have crossed go there and nowhere else: a synchroniser's register may not be
+    # copied.
     for reset, crossing in (("rst", "nodes_reset"), ("shell_rst", "shell_reset")):
         (before,) = re.findall(rf"^ +{reset} <= (\S+?) ?;", top, re.MULTILINE)
         net = rf"(?<![\w.\\]){re.escape(before)}(?![\w$])"

@@ -33,7 +33,7 @@ def run(
 
     Args:
         bus_bits: Width of the stream.
-        frames: What goes in, back to back as far as there is room.
+        frames: The input, back to back as far as there is room.
         flips: By frame, the bit that flips before the seal.
         ready: When the network takes a beat; None: always.
     """

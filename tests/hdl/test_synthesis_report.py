@@ -1,4 +1,4 @@
-"""What is counted, what is compared, and what stands around the engine in an ECP5."""
+"""Counts, comparisons, and the surroundings of the engine in an ECP5."""
 
 import functools
 import json

@@ -113,7 +113,7 @@ def test_clocks_are_what_the_top_makes(card: Path) -> None:
     factor = float(re.findall(r"\.CLKFBOUT_MULT_F\(([\d.]+)\)", text)[0])
     divisor = float(re.findall(r"\.CLKOUT0_DIVIDE_F\(([\d.]+)\)", text)[0])
     assert 100e6 * factor / divisor == as02mc04.CLOCK_HZ
-    # What the oscillator in the MMCM of a part of speed grade 1 can do.
+    # The range of the oscillator in the MMCM of a part of speed grade 1.
     assert 800 <= 100 * factor <= 1600
     gty = (card / "ip/gty_25g.tcl").read_text()
     rate = float(re.findall(r"^set rate ([\d.]+)", gty, re.MULTILINE)[0])

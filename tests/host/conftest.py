@@ -1,4 +1,4 @@
-"""What tests of several modules run against."""
+"""Engines and groups against which tests of several modules run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the adapters in C++ and in Python must have in common."""
+"""The common behaviour of the adapters in C++ and in Python."""
 
 import random
 import time
@@ -138,7 +138,7 @@ def together_scattered():
             dist.reduce_scatter_tensor(torch.zeros(4), torch.zeros(4 * size))
 
 
-# What the profiler calls a method as Gloo's events do, by which tools find it.
+# The profiler's name of a method, as Gloo's events have it, by which tools find it.
 TITLES = {
     "all_gather_single": "all_gather_into_tensor",
     "all_gather_single_coalesced": "all_gather_into_tensor_coalesced",

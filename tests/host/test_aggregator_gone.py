@@ -27,7 +27,7 @@ from tests.support.host.ranks import caught
 from tests.support.host.ranks import run_ranks as run_processes
 
 SOON_S = 8.0
-"""A loaded machine takes its time; what was not noticed took `PATIENCE_S`."""
+"""A loaded machine takes its time; without detection it took `PATIENCE_S`."""
 
 PATIENCE_S = 30.0
 

@@ -1,4 +1,4 @@
-"""Averages, whichever way a call takes: Gloo knows none, so whoever passes a call on divides."""
+"""Averages, whichever way a call takes: Gloo has none, so the layer above it divides."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ COUNT = 4
 
 
 def made(rank, dtype):
-    """Return what differs by rank and has means that are no whole numbers, of both signs."""
+    """Return elements that differ by rank and whose means are not whole numbers, of both signs."""
     values = torch.arange(SIZE * COUNT, dtype=torch.float64) * (rank + 1) - 11 * rank
     return values.to(dtype)
 

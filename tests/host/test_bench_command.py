@@ -558,7 +558,7 @@ def test_documents_are_renewed():
     assert "| into packets | float32 | avx2 | 10.00 | 0.81 |" in renewed
     assert "old" not in renewed
     assert "| 100 MB dense | 2 | 20.0 ms | 80.0 ms | 4.00 | 10.0 ms | 2.00 |" in renewed
-    # What was wanted is for those who work on it.
+    # Targets are for those who work on it.
     assert not re.search(r"wanted|✓|✗|≤", renewed)
     steps = tables.TABLES["ddp_step"](host_rows())
     assert "| 2 | 25 MiB | 20.0 ms | 80.0 ms | 4.00 |" in steps

@@ -174,7 +174,7 @@ def test_ranks_of_two_hosts_sum_at_the_board(mtu, lanes):
             )
             kinds = Counter(map(kind_of, heard.frames()))
         assert kinds[f"arp request {board.address}"] == kinds[f"udp {wire.PORT}"] == 0
-        # What is heard is what there is: the second host's request for the first comes to all.
+        # Nothing else is heard: the second host's request for the first comes to all.
         assert kinds[f"arp request {made.hosts[0].address}"] > 0
         wanted = golden(4)
         for results, engine, of_group, _ in outcomes:

@@ -1,4 +1,4 @@
-"""What containers and SLURM make of ranks, with the namespaces that containers consist of."""
+"""Ranks in containers and under SLURM, with the namespaces that containers consist of."""
 
 import json
 import os

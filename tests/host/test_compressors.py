@@ -1,4 +1,4 @@
-"""Every compressor: nothing is lost, all ranks have the same bits, and what is no number shows."""
+"""Every compressor: nothing is lost, all ranks have the same bits, and NaN shows."""
 
 import math
 
@@ -37,7 +37,7 @@ WORDS = [
     "randomk:density=0.3 + int4",
     "blocktopk:density=1,blocks=2",
 ]
-"""What has to keep what it does not give; with densities of some and of all."""
+"""Compressors that keep a remainder; with densities of some and of all."""
 
 
 def compressor(text: str) -> Compressor:
@@ -82,7 +82,7 @@ def takes(rank, size):
 
 
 def refusals(text, rank):
-    """Return what becomes of elements that are no numbers, at one rank."""
+    """Return the outcome of NaN and infinite elements, at one rank."""
     found = []
     for bad in (math.nan, math.inf):
         tensor = torch.full((200,), 0.25)

@@ -375,7 +375,7 @@ def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
     assert "job(s) 2 exist: their workers would lose the engine" in err
     control = registers.address_of("transmit_control")
     assert board.registers.engine.read(control) == 0
-    # What only gives it back is no harm.
+    # Giving it back alone does no harm.
     assert run("configure", url, *key, "--output", "send", "--host-path", "on")[0] == 0
     assert run("configure", url, *key, "--output", "discard", "--force")[0] == 0
     assert board.registers.engine.read(control) == 1

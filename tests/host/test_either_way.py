@@ -68,7 +68,7 @@ def by_way(rank, size):
 
     for tensor in dense(), dense(), sparse(), sparse(), dense(), torch.ones(100), sparse():
         call(tensor)
-    # Whatever their strides, and whoever waits.
+    # Whatever their strides, and whichever rank waits.
     call(dense().view(512, 512).t())
     call(dense(), dist.ReduceOp.SUM, True)
     call(dense(), dist.ReduceOp.AVG)

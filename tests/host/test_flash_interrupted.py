@@ -1,7 +1,7 @@
 """`afflux flash` when what is around it gives way: signals, closed output, changed files, others.
 
-What is at stake is a flash that is half written, a program that goes on alone, and a port of the
-host that reports no errors any more.
+The risks are a flash that is half written, a program that goes on alone, and a port of the host
+that reports no errors any more.
 """
 
 import errno
@@ -50,7 +50,7 @@ class Command:
 
     Args:
         words: Of the command line.
-        bench: What it finds.
+        bench: The state that it finds.
         output: Takes two file descriptors, standard output and errors, away; None leaves them.
         ignored: Signals that it ignores from the beginning.
         encoding: Of its output.
@@ -97,7 +97,7 @@ class Command:
         raise AssertionError("it ended before it loaded")
 
     def end(self):
-        """Return its status, as `subprocess` has it, and what it has printed since."""
+        """Return its status, as `subprocess` has it, and its output since."""
         with self.text:
             said = self.text.read()
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), said
@@ -304,7 +304,7 @@ def test_a_file_that_looks_like_an_option(bench, monkeypatch):
 
 
 def test_a_killed_command_leaves_the_card_to_its_program(bench):
-    """What it has started goes on, and nobody else loads the card meanwhile."""
+    """Its children go on, and nobody else loads the card meanwhile."""
     bench.add_loader(lines=50)
     process = bench.start(bench.words("au50"))
     process.until_loading()

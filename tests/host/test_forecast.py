@@ -41,7 +41,7 @@ def test_cores_follow_from_the_costs_of_a_byte():
     found = Forecast(16, STAGES, WHOLE)
     assert found.worker_cores(10.0) == pytest.approx(1.25 * payload_share(16) * 4)
     assert found.aggregator_cores(100.0) == pytest.approx(10 * found.worker_cores(10.0) / 2)
-    # What sending and receiving cost more.
+    # The additional cost of sending and receiving.
     assert STAGES.without_offloads == 16 + 17 - 6 - 7
     more = found.worker_cores(10.0, offloads=False) - found.worker_cores(10.0)
     assert more == pytest.approx(cores_for(10.0, 16, 20))

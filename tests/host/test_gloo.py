@@ -63,6 +63,6 @@ def test_groups_share_a_device():
         assert polls[0] >= 1
         assert polls[1] == polls[0]
         # A group has 2 threads and a descriptor; torch's own would have 3 and 5, of which one and 4
-        # are its device's. What else the process begins or ends meanwhile is not Gloo's.
+        # are its device's. Other threads that the process begins or ends meanwhile are not Gloo's.
         assert threads < 4 * 3
         assert files < 4 * 3

@@ -1,4 +1,4 @@
-"""What a group does with a call, without torch's dispatcher, a network or other processes."""
+"""A group's handling of a call, without torch's dispatcher, a network or other processes."""
 
 import threading
 

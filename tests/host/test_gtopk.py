@@ -218,7 +218,7 @@ def train_over_a_bad_step(rank, size):
         bad = torch.full_like(inputs, float("inf")) if (step, rank) == (1, 1) else inputs
         kinds.append(caught(partial(back_and_forth, ddp, bad))[1])
         if step == 1:
-            # What DDP had begun is not ended: it is made anew, with the same hook's memory.
+            # A hook that DDP had begun is not ended: it is made anew, with the same hook's memory.
             ddp = DistributedDataParallel(model)
             ddp.register_comm_hook(hook, afflux.hooks.scheme_hook)
         model.zero_grad()

@@ -189,7 +189,7 @@ def test_reading_leaves_no_descriptor_open():
         interfaces.read_interfaces()
         limits.read_socket_buffers()
         sharing.why_not_shared(AggregatorUrl("auto"))
-    # What earlier tests have left may be closed meanwhile.
+    # Objects of earlier tests may be closed meanwhile.
     assert open_descriptors() <= before
 
 

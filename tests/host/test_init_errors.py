@@ -35,7 +35,7 @@ def test_silent_aggregator():
 
 
 def test_control_channel_answers_but_packets_do_not_arrive():
-    # What a firewall for UDP looks like.
+    # The behaviour of a firewall for UDP.
     answer = {
         "ok": True, "job": 0, "key": "0123456789abcdef", "round": 7, "workers": 2, "lanes": 4,
         "slots": 4, "credit": 4, "port": closed_port(), "engine": "soft",

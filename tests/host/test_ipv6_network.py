@@ -29,7 +29,7 @@ def summed(rank, size):
 
 
 def check(outcomes, topology):
-    """Check that all ranks have the golden model's bits, and what they have come by."""
+    """Check that all ranks have the golden model's bits, and their way."""
     found = values(outcomes)
     want = numbers.all_reduce([tensor_of(rank) for rank in range(len(found))], "float32", "sum")
     for bits, said in found:

@@ -134,7 +134,7 @@ def leave_first(rank, _size, folder):
         work.wait()
     while not (Path(folder) / "left").exists():
         time.sleep(0.01)
-    # What is over stays over, and the end of the group is none of it.
+    # A call that is over stays over, and the end of the group does not belong to it.
     dist.destroy_process_group()
     return total[0].item()
 

@@ -78,7 +78,7 @@ def without_options(rank, size):
     begin("afflux", afflux.Options(slots=3, close_timeout_s=4.0))
     inherited = afflux.statistics(dist.new_group())["slots"]
     given = dist.new_group(pg_options=afflux.Options(slots=5))
-    # What torch's split_group calls; some versions refuse it for CPUs.
+    # The method that torch's split_group calls; some versions refuse it for CPUs.
     own = dist.PrefixStore("split", store)
     ranks = list(range(size))
     split = native._split(group_of(given), own, ranks, timedelta(seconds=20), "split").core

@@ -1,4 +1,4 @@
-"""Priorities: what is trained is what DDP alone trains, and what cannot be is refused."""
+"""Priorities: training equals that of DDP alone, and impossible models are refused."""
 
 import threading
 import time
@@ -250,7 +250,7 @@ def test_trains_what_ddp_alone_trains():
         for way, (off, off_by_deferring, same_are_none) in found.items():
             # Which elements have an exponent in common depends on where messages begin.
             assert off < 1e-6, way
-            # What was not set to zero is added to before the sum, or after it.
+            # A gradient that was not set to zero is added to before the sum, or after it.
             assert off_by_deferring < (1e-6 if "never" in way else 1e-30), way
             assert same_are_none, way
 
@@ -366,7 +366,7 @@ def closed():
     backward(ddp)
     optimizer.step()
     state.close()
-    # What is trained can still be saved.
+    # A trained model can still be saved.
     state.close()
     ddp.state_dict(), optimizer.state_dict()
     backward(ddp)

@@ -1,4 +1,4 @@
-"""Messages of priorities: who goes first, what fails, what is shown."""
+"""Messages of priorities: their order, their failures, their display."""
 
 import json
 import os
@@ -320,7 +320,7 @@ def test_what_a_compressor_leaves_is_given_later():
         assert left > 0
 
 
-# What it shows.
+# Its output.
 
 
 def observed(rank, size, folder):

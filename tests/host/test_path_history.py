@@ -23,7 +23,7 @@ class Ranks:
     Args:
         rates: The contest's.
         size: Bytes of a tensor.
-        chance: What ranks measure differently.
+        chance: The part of measurements that differs between ranks.
     """
 
     def __init__(self, rates, size=16 * MIB, ranks=4, chance=None):

@@ -1,4 +1,4 @@
-"""What a group keeps of all-reduces of one plain tensor."""
+"""A group's cache of all-reduces of one plain tensor."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What all_reduce returns: right values, for every dtype, shape and layout, in place."""
+"""The results of all_reduce: right values, for every dtype, shape and layout, in place."""
 
 import numpy as np
 import pytest

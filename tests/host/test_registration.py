@@ -1,4 +1,4 @@
-"""How a script comes by the backend, and what it costs to have it."""
+"""A script's way to the backend, and its cost."""
 
 from importlib.metadata import entry_points
 

@@ -38,7 +38,7 @@ def of_software():
     """Return what the ranks report of software and of shared memory, whatever the engine's bus."""
     environments = [
         {"AFFLUX_AGGREGATOR": "soft://"},
-        # What fits the packets of a common MTU, and the least there can be.
+        # Tensors that fit the packets of a common MTU, and the smallest.
         {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_LANES": "5"},
         {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_LANES": "1"},
         {"AFFLUX_AGGREGATOR": "shm://"},

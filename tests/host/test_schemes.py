@@ -1,4 +1,4 @@
-"""What schemes keep: across buckets, steps, failures, and a restart."""
+"""The memory of schemes: across buckets, steps, failures, and a restart."""
 
 from functools import partial
 
@@ -84,7 +84,7 @@ def gradients_of_words(rank, words):
 
 
 def restarts_of_draws(rank, size):
-    """Return what is drawn after a restart, of names too, and what ranks at odds are told."""
+    """Return the draws after a restart, of names too, and the errors of ranks at odds."""
     tensor = torch.arange(64.0)
     scheme = afflux.hooks.scheme("randomk:density=0.1")
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_tensors_with_names_have_memories_of_their_own():
         assert "a had 4 elements before, and has 5" in wrong[0]
         assert "torch.float64" in wrong[1]
         assert "tensor 'c' (2, 4) is not contiguous" in wrong[2]
-        # Gradients with few rows are no scheme's business, and are averaged as ever.
+        # Gradients with few rows are outside of schemes, and are averaged as ever.
         assert of_words[0] == of_words[1]
         assert [any(row) for row in of_words[0][0]] == [row in (1, 7, 8) for row in range(50)]
 

@@ -223,7 +223,7 @@ def test_a_board_that_does_not_answer_is_waited_for(tmp_path):
         time.sleep(3)
         board.silent = False
         assert process.poll() is None
-        # What became of the job that was asked for is unknown: it is destroyed before all else.
+        # The outcome of the requested job is unknown: it is destroyed before all else.
         deadline = time.monotonic() + 20
         while True:
             lease = create_jobs([where], 2, 16, 64, 10.0)

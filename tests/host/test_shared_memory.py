@@ -313,7 +313,7 @@ def times_woken():
 
 def threads_say(file):
     """Yield the kernel's name for each other thread of this process, and one of its files' text."""
-    # This one sleeps or measures; what measuring takes is not to be counted.
+    # This one sleeps or measures; the time of measuring is not to be counted.
     for thread in Path("/proc/self/task").iterdir():
         if thread.name == str(threading.get_native_id()):
             continue
@@ -345,7 +345,7 @@ def sleep_for_a_while(_rank, _size):
         dist.all_reduce(torch.ones(1000))
     # Too much for the caller's thread, so the progress thread starts.
     dist.all_reduce(torch.ones(1 << 20), async_op=True).wait()
-    # What a group's start leaves to its threads, at any rank, is over by then.
+    # Work that a group's start leaves to its threads, at any rank, is over by then.
     dist.barrier()
     time.sleep(1.5)
     before, used, looks = times_woken(), time_used(), gloo_looks()
@@ -366,7 +366,7 @@ def test_an_idle_rank_uses_no_processor(url):
     for rank, (before, after, used, looks_per_s) in enumerate(values(outcomes)):
         assert {"afflux-watch", f"afflux-0-rank{rank}"} <= before.keys()
         assert after == before
-        # Of Gloo's there is one, which looks up a hundred times a second; what a look costs is the
+        # Of Gloo's there is one, which looks up a hundred times a second; the cost of a look is the
         # machine's.
         assert looks_per_s <= 110
         del used["gloo_tcp_loop"]
@@ -474,7 +474,7 @@ def test_fork_with_an_operation_in_flight():
 def be_interrupted(rank, _size):
     dist.all_reduce(torch.ones(3))
     if rank == 0:
-        # Who starts tests in the background may have it ignored.
+        # A user that starts tests in the background may have it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:

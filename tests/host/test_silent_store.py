@@ -73,7 +73,7 @@ class StoreProcess:
 def process():
     store = StoreProcess()
     yield store
-    # Who still waits has its answer, and torch nothing to complain of.
+    # A rank that still waits has its answer, and torch nothing to complain of.
     store.go_on()
     time.sleep(0.2)
     store.end()

@@ -192,14 +192,14 @@ def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
             assert kind in ("AggregatorUnreachable", "GroupFailed")
             assert "aggregator at 127.0.0.2:" in message
             assert seconds < 7
-        # Whoever comes later is told what is wrong, and not left waiting.
+        # A later client is told the error, and not left waiting.
         began = time.monotonic()
         with pytest.raises(AggregatorRefused, match=rf"{device}: .*no answer within .* s"):
             read_counters(("127.0.0.1", port), 10.0)
         assert time.monotonic() - began < 15
         # It would try to end the job.
         controller.kill()
-    # What was killed leaves the file of its lock, which goes with whoever has it next.
+    # A killed process leaves the file of its lock, which goes with its next holder.
     DeviceLock(registers_of(DeviceUrl.parse(device))).close()
 
 

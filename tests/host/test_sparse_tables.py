@@ -1,4 +1,4 @@
-"""What the documents say of placement and of indices: the tables are true, and so are bounds."""
+"""The documents' tables of placement and of indices are true, and so are bounds."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_shuffled_union_loads_all_parts_evenly(density, grid):
 
 
 def test_without_a_hash_parts_are_loaded_unevenly():
-    """What is wanted would be there without a shuffle, too, if rows were even."""
+    """The target would be reached without a shuffle, too, if rows were even."""
     grid = Grid(8, lanes=16)
     of_ranks = [zipf_rows(ROWS, ZEN["LSTM"], rank) for rank in range(8)]
     assert contiguous_share(of_ranks[0], ROWS, 8) > 0.6

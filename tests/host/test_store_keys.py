@@ -1,4 +1,4 @@
-"""What groups leave in the store: nothing, however many there have been."""
+"""A group leaves nothing in the store, however many there have been."""
 
 import time
 

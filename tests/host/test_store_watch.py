@@ -1,4 +1,4 @@
-"""What the processes of groups that have been left do with their keys, step by step."""
+"""The keys of the processes of groups that have been left, step by step."""
 
 import threading
 import types

@@ -127,7 +127,7 @@ def test_pieces_are_whole_blocks_and_none_is_exact():
         assert all(b - a <= each + wire.EXACT_ELEMENTS for a, b in cuts)
 
 
-# What goes wrong.
+# The failure.
 
 
 def total(group, count=10_000):

@@ -235,7 +235,7 @@ def leaving(rank, size):
     run = Worker._run
 
     def late(*arguments):
-        # What is sent has been: a round is enough for zeros. The others have the sum and leave.
+        # The data has been sent: a round is enough for zeros. The others have the sum and leave.
         time.sleep(1.0)
         drain()
         run(*arguments)

@@ -1,4 +1,4 @@
-"""What trainings with schemes are judged by; the trainings themselves are benchmarks."""
+"""The criteria for trainings with schemes; the trainings themselves are benchmarks."""
 
 import pytest
 import torch

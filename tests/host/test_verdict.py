@@ -27,7 +27,8 @@ HOSTS = ["host A", "host A", "host B"]
 SETTINGS = Settings(interface=("127.0.0.1",), connect_timeout_s=5.0)
 LIMIT_S = 30.0
 
-# What ranks do one after the other: where it is, and for the how manieth call the failure is drawn.
+# A step that ranks do one after the other: where it is, and for the how manieth call the failure is
+# drawn.
 STAGES = [
     ("memory", plans, "share_on_hosts", 1),
     ("memory, its verdict", Exchange, "parts", 1),
@@ -45,7 +46,7 @@ STAGES = [
 
 
 class OneProcess(threading.local):
-    """What tells ranks apart that are threads of one process."""
+    """The mark that tells ranks apart that are threads of one process."""
 
     rank = -1
 

@@ -1,4 +1,4 @@
-"""What ranks that wait for long tell one another."""
+"""The messages of ranks that wait for long."""
 
 import pytest
 import torch.distributed as dist

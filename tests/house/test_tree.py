@@ -1,4 +1,4 @@
-"""What no file of the repository may hold, whichever package it belongs to."""
+"""Text that no file of the repository may hold, whichever package it belongs to."""
 
 import re
 import subprocess
@@ -8,8 +8,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 
-# Directories of one person's machine. What stands before the slash keeps URLs and relative paths
-# out.
+# Directories of one person's machine. The text before the slash keeps URLs and relative paths out.
 MACHINE_PATH = re.compile(r"(?<![\w.~)}-])/(?:work|root|home|Users)/")
 
 # Where packages come from is for pip's configuration to say, so that mirrors work.

@@ -1,4 +1,4 @@
-"""Walls between the rooms of the house: who may import whom, and that documents show all of it.
+"""Walls between the rooms of the house: the allowed imports, and that documents show all of it.
 
 `docs/architecture.md` lists all rooms from the bottom up. That list is the rule: an import that
 does not lead down fails here, and so does a room that is not listed.

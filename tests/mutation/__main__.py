@@ -43,7 +43,7 @@ from tests.support.ported.ported_engine import build_ported
 WANTED = 0.95
 ENGINES, NODES, OPTIONS, SIZES = "engine", "node", "options", "sizes"
 FOLDERS = {ENGINES: "", NODES: "node", OPTIONS: "options", SIZES: "sizes"}
-"""What stands before the width in the name of a subject's folder."""
+"""The text before the width in the name of a subject's folder."""
 
 
 def say(text: str) -> None:
@@ -53,7 +53,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be judged, and how.
+    """The mutants to judge, and how.
 
     Attributes:
         subject: `engine`, `node`, `options` or `sizes`: the node's mutants are those of what is
@@ -158,7 +158,7 @@ class Verdicts:
 
     Args:
         path: The file.
-        verilog: What was judged: verdicts on another are not taken.
+        verilog: The judged Verilog: verdicts on another are not taken.
     """
 
     def __init__(self, path: Path, verilog: str) -> None:

@@ -220,7 +220,7 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
 
     Args:
         bus_bits: Width of the engine.
-        flips: What it can flip, if it can.
+        flips: The bits that it can flip, if it can.
         later: Cycles by which results are later: 1 with an output register of the slot memory.
     """
     build = BUILDS[bus_bits]
@@ -282,7 +282,7 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("link down", partial(check_commands_while_the_link_is_down, build=build)),
         Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
         Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),
-        Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
+        Trial("after a join", partial(check_behind_a_join, build=build), exact=True),
         *([Trial("flips", partial(flipping, flips=flips))] if flips else []),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),

@@ -1,4 +1,4 @@
-"""What is connected to each bit of each cell's ports, from RTLIL text: a signal, or a constant."""
+"""The connections of each bit of each cell's ports, from RTLIL text: a signal, or a constant."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,7 +104,7 @@ class CellBits:
                 parts[-1] = parts[-1][low : high + 1]
             else:
                 parts.append([f"{word} {n}" for n in range(self._widths[word])])
-        # What stands first in braces is uppermost.
+        # The first in braces is uppermost.
         return [bit for each in reversed(parts) for bit in each]
 
     def connected(self, text: str) -> Iterator[tuple[str, str]]:

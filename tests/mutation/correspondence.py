@@ -9,14 +9,14 @@
                                     ▲                                                              │
                                     └──────────────────────────────────────────────────────────────┘
 
-Both begin alike. A pair that can differ after one step, from any state in which the pairs that are
-left are alike, is no pair any more, and what the mutant holds there may be anything. If no pair is
-lost any more and all outputs are alike, they are so for ever: by induction (van Eijk, 1998). So a
-wrong value that is stored and never used is no difference, other than where each register has to
-agree (`tests.mutation.equivalence`).
+Both begin alike. A pair that can differ after one step, from any state in which the remaining pairs
+are alike, is dropped, and the mutant's value there may be anything. If no pair is lost any more and
+all outputs are alike, they are so for ever: by induction (van Eijk, 1998). So a wrong value that is
+stored and never used makes no difference, other than where each register has to agree
+(`tests.mutation.equivalence`).
 
 A column of a memory, one bit of all its words, is a pair as a register is; so is what a read port
-gives, which depends on its address too. What the engine can hold at all is narrowed by invariants
+gives, which depends on its address too. The engine's possible states are narrowed by invariants
 (`tests.mutation.reachable`).
 """
 
@@ -33,7 +33,7 @@ from tests.mutation.aig import FALSE, TRUE, AndGraph, Circuit, fanouts
 _Values = Callable[[int], int]
 """The mutant's value of each literal of the circuit."""
 _Apart = set[tuple[str | int, ...]]
-"""What may differ: bits of registers, and columns and ports of memories."""
+"""The parts that may differ: bits of registers, and columns and ports of memories."""
 
 __all__ = ["Machine", "Outcome", "Relation", "Search"]
 
@@ -59,7 +59,7 @@ def place(name: str) -> tuple[str, str, int]:
 
 
 class Machine:
-    """What is simulated: a circuit with its registers, memories and outputs told apart.
+    """The simulated circuit, with its registers, memories and outputs told apart.
 
     Args:
         circuit: Its state cut out, by `tests.mutation.equivalence.cut`.
@@ -112,7 +112,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the comparison of a mutant with the engine.
+    """The outcome of the comparison of a mutant with the engine.
 
     Attributes:
         same: They always do the same.

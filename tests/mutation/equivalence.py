@@ -2,8 +2,8 @@
 
 Reads `build/mutation.json` and the netlists beside it, and marks there who is proved.
 
-Registers and memories are cut out of the netlist with all mutants; what is left is combinational,
-and becomes one and-inverter graph with the selector as an input (`tests.mutation.aig`). First comes
+Registers and memories are cut out of the netlist with all mutants; the rest is combinational, and
+becomes one and-inverter graph with the selector as an input (`tests.mutation.aig`). First comes
 what registers can hold at all (`tests.mutation.reachable`), then for each survivor the registers
 that always agree with the engine's, and the outputs (`tests.mutation.correspondence`). So a proof
 is for runs of any length from power-up, with any input in any cycle.

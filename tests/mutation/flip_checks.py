@@ -60,9 +60,9 @@ def check_flips(
 
     Args:
         engine: With its flips.
-        build: What it is built for.
+        build: Its sizes.
         bus_bits: Its width.
-        flips: What it can flip, in the order of their numbers.
+        flips: The bits that it can flip, in the order of their numbers.
 
     Raises:
         AssertionError: A wrong result is taken, a spoilt frame is not counted, or a bit of some

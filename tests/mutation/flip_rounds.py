@@ -1,4 +1,4 @@
-"""Rounds of an engine whose bits flip, and what a host's kernel takes of that which leaves it."""
+"""Rounds of an engine whose bits flip, and the frames of it that a host's kernel takes."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ EDGES = (
     0x8000_0000,
     0xFFFF_FFFE,
     0xFFFF_FFFF,
-    # Whose digits add up to 15, or to a multiple of it.
+    # Numbers whose digits add up to 15, or to a multiple of it.
     0x0000_000F,
     0xF000_0000,
     0x0F0F_0F0F,
@@ -37,7 +37,7 @@ class FlipRounds:
 
     Args:
         engine: That is configured for them.
-        build: What it is built for.
+        build: Its sizes.
         choose: Draws the numbers.
         lanes: Lanes of the job, so many look-ahead words are not 0.
         kinds: Of each round the opcode, and how many of the first lanes have a block.
@@ -45,7 +45,7 @@ class FlipRounds:
         edges: Half of the numbers are of those that arithmetic treats as special.
 
     Attributes:
-        frames: What the workers send.
+        frames: The workers' frames.
         expected: Every answer that the golden model gives.
         cycles: Of the rounds alone, without what it takes until the last result has left.
     """

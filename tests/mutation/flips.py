@@ -31,7 +31,7 @@ class Place:
     """Registers and memories in which bits flip.
 
     Attributes:
-        name: What the table calls it.
+        name: Its name in the table.
         pattern: Matches the name of a register in the flat netlist, or of a memory's cell.
         port: `D` of registers, `WR_DATA` or `RD_DATA` of memories.
     """

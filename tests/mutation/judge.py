@@ -44,13 +44,13 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant.
+    """The outcome of a mutant.
 
     Attributes:
         caught: A check has noticed it.
         trial: Name of that check.
         how: `answer`, `hang` (or a broken rule of the output stream) or `crash`; `""`.
-        what: What the check had to say.
+        what: The check's message.
         seconds: How long it took.
     """
 
@@ -62,7 +62,7 @@ class Verdict:
 
 
 class Bench(Protocol):
-    """What a library is of: how it is opened, recorded, and given up on."""
+    """The subject of a library: how it is opened, recorded, and given up on."""
 
     def open(self, library: Path, number: int) -> Any:
         """Open a new model that is that mutant since its reset."""
@@ -140,7 +140,7 @@ class Judge:
     Args:
         library: The engine with its mutants.
         battery: The checks, in the order in which they are tried.
-        bench: What the library is of; an engine unless said otherwise.
+        bench: The library's subject; an engine unless said otherwise.
 
     Raises:
         AssertionError: If the engine itself, mutant 0, does not pass.

@@ -68,8 +68,8 @@ _WRITES = {
 """By module: when something is written, to which address, and what."""
 _OPTION = re.compile(r"-(\w+) (\S+)")
 _SOURCE = re.compile(r".*?((?:afflux_hdl|amaranth)/\S+)")
-# A selector on a clock's way makes a clock of it, and what happens then is the simulator's affair.
-# Of memories, yosys takes only those with constants at the others.
+# A selector on a clock's way makes a clock of it, and its effect then is the simulator's affair. Of
+# memories, yosys takes only those with constants at the others.
 _NEVER = {"CLK", "RD_CLK", "WR_CLK", "RD_EN", "RD_ARST", "RD_SRST"}
 
 
@@ -298,7 +298,7 @@ class Netlist:
         return [line + wire + sources for line in (*plain, *mixed)]
 
     def mutant(self, number: int, mode: str, cell: str, port: str, bit: int) -> Mutant:
-        """One that is wanted, at a cell of that name."""
+        """Return a requested one, at a cell of that name."""
         line = f"mutate -mode {mode} -module {self._inner} -cell {cell}"
         line += f" -port {port} -portbit {bit}"
         return _parse(number, stage_of(cell, whole=self._whole), line)
@@ -306,8 +306,8 @@ class Netlist:
     def aliased(self, number: int, cell: str, bit: int, ports: Sequence[tuple[str, int]]) -> Mutant:
         """Return the mutant of which no port of a memory has a bit of the address.
 
-        So words that are 2**`bit` apart are one: a single port without it is not like that, as what
-        is written by another is not found.
+        So words that are 2**`bit` apart are one: a single port without it is not like that, as
+        words written by another are not found.
 
         Args:
             number: Value of the selector.
@@ -322,8 +322,8 @@ class Netlist:
     def verilog(self, mutants: Sequence[Mutant], flips: Sequence[Mutant] = ()) -> str:
         """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says.
 
-        What is written there with the uppermost bit set chooses one of `flips` instead: the upper
-        half is its number, the lower half says in how many cycles it happens.
+        A value that is written there with the uppermost bit set chooses one of `flips` instead: the
+        upper half is its number, the lower half says in how many cycles it happens.
         """
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"

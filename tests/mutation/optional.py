@@ -1,4 +1,4 @@
-"""What the engine's options add to its netlist, bit by bit: where their mutants are drawn.
+"""The bits that the engine's options add to its netlist: their mutants are drawn there.
 
 Three kinds of places: cells that come from lines of the sources which an option adds; the registers
 of memories with an output register; and the bits that carry a network port, from where it comes in
@@ -23,7 +23,7 @@ _OPTIONS = {"ports", "ram_output_register", "registered"}
 """Names of what a condition on an option looks at."""
 
 _CLASSES = {"PortTable", "JobPorts"}
-"""What is there for an option only."""
+"""Logic that is there for an option only."""
 
 _BITWISE = {"$and", "$or", "$xor", "$xnor", "$not", "$mux", "$pos"}
 _REGISTERED = "afflux_ram_registered"
@@ -40,7 +40,7 @@ def option_lines() -> frozenset[str]:
                 looks_at = {
                     getattr(each, "attr", getattr(each, "id", None)) for each in ast.walk(node.test)
                 }
-                # What else is done is there without it.
+                # Its other work is there without it.
                 body = node.body if looks_at & _OPTIONS and not _refuses(node) else []
             elif isinstance(node, ast.ClassDef) and node.name in _CLASSES:
                 body = node.body

@@ -1,4 +1,4 @@
-"""What a machine's registers can hold at all: constants, and invariants that are proved here.
+"""The possible content of a machine's registers: constants, and invariants that are proved here.
 
 Constants are found by three-valued simulation from power-up: every input is unknown in every cycle,
 and a bit that is known in the end never changes. Invariants are candidates, most of them bounds of
@@ -103,7 +103,7 @@ class Invariants:
                 self._initial[node] = TRUE if names.initial[key] else FALSE
 
     def bits(self, name: str) -> list[int]:
-        """Return the literals of a register, lowest first; those that are no register are false."""
+        """Return the literals of a register, lowest first; those outside registers are false."""
         found = self.names.named[name]
         registers = self.search.machine.registers
         return [

@@ -16,7 +16,7 @@ _SLICE = re.compile(r"\[(\d+)(?::(\d+))?\]")
 
 @dataclass
 class StateNames:
-    """What the bits of registers are called, and what they begin with.
+    """The names of registers' bits, and their initial values.
 
     Args:
         text: A flat module of RTLIL whose registers are all `$dff`.

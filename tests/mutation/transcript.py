@@ -1,4 +1,4 @@
-"""What a check has asked of an engine and what it got, to be asked of mutants without the check.
+"""A check's requests to an engine and their results, for mutants without the check.
 
 A check spends nearly all its time on building frames and on the golden model. A mutant that answers
 all that a passing check has asked as the engine has answered it passes that check too; so the check

@@ -16,8 +16,8 @@ BOARD_BUILD: Build = {
     "jobs": SIZES["jobs"],
     "slots": SIZES["slots"],
 }
-"""What a simulated board is built for unless it is told otherwise: one build for all tests, and for
-all that start a board with `AFFLUX_AGGREGATOR` or a command."""
+"""The sizes of a simulated board unless it is told otherwise: one build for all tests, and for all
+that start a board with `AFFLUX_AGGREGATOR` or a command."""
 
 BOARD_SETTINGS = Settings(
     mac=int(ENGINE_MAC.replace(":", ""), 16),

@@ -155,7 +155,8 @@ def slot_reuse_and_retransmit(director: Director, job: Job, choose: random.Rando
         choose.shuffle(order)
         for place, worker in enumerate(order):
             if before is not None and choose.random() < 0.5:
-                # Whoever has not contributed to this round may lack the result of the one before.
+                # A worker that has not contributed to this round may lack the result of the one
+                # before.
                 lost = choose.choice(order[place:])
                 before.check((yield from director.each([before.frames[lost]])), [lost])
             got = yield from director.each([current.frames[worker]])

@@ -1,4 +1,4 @@
-"""What a network, a bug or an enemy makes of a frame: bits flipped, too short, too long, or noise.
+"""Damage to a frame by a network, a bug or an enemy: bits flipped, too short, too long, or noise.
 
 Every source of random frames draws these here; how often and how much is its own.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 __all__ = ["HEADERS_BYTES", "cut", "extended", "flip_bits", "with_zero_udp_checksum"]
 
 HEADERS_BYTES = 64
-"""What ends with the header of Afflux: where a wrong bit matters most."""
+"""The part up to the header of Afflux: where a wrong bit matters most."""
 
 
 def flip_bits(

@@ -2,7 +2,7 @@
 
 A test scenario is a generator: it yields actions for the engine and is sent what came of them. So
 one scenario runs on the engine's pins under cocotb and on the batched in-process simulation alike;
-whoever performs the actions also chooses the pace.
+the performer of the actions also chooses the pace.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ HEADERS_BYTES = 64
 
 
 class Build(TypedDict):
-    """What an engine is built for."""
+    """The sizes of an engine."""
 
     workers: int
     lanes: int

@@ -36,7 +36,7 @@ def sharing_jobs(
     """Return as many jobs as there can be, which have all slots of the pool among them.
 
     Args:
-        build: What the engine is built for.
+        build: The engine's sizes.
         workers: Of each job.
         groups: Each job has a group; no two have the same.
         parents: Each job has a parent; no two have the same.

@@ -24,7 +24,7 @@ __all__ = ["Engine", "GoldenDevice"]
 
 
 class Engine(Protocol):
-    """What is driven by frames and registers: a Verilated engine, or the golden device."""
+    """A device driven by frames and registers: a Verilated engine, or the golden device."""
 
     def play(
         self,
@@ -45,7 +45,7 @@ class GoldenDevice:
     """A golden engine with the registers of the engine, commands of which take no time.
 
     Args:
-        build: What the engine is built for: workers, lanes, jobs, slots.
+        build: The engine's sizes: workers, lanes, jobs, slots.
         engine_class: A golden engine, or one with a bug.
 
     Attributes:

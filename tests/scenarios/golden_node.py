@@ -30,7 +30,7 @@ class Sent:
 
 
 class GoldenNode:
-    """What becomes of frames from the network and from the host.
+    """The outcome of frames from the network and from the host.
 
     Args:
         engine: The engine within, with its addresses.

@@ -26,7 +26,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class ParentJob:
-    """The aggregator above a job, and what the job is there: worker `worker` of job `number`."""
+    """The aggregator above a job, and the job's place there: worker `worker` of job `number`."""
 
     mac: str = "02:af:fa:00:00:fe"
     address: str = "10.0.9.9"

@@ -13,7 +13,7 @@ TAKEN_BY_THE_NODE = "non_switchml"
 """The case whose frames are not for the engine."""
 
 PASSED_BY = frozenset({"frames_in", "bytes_in", "not_ours"})
-"""What the golden engine counts of frames that pass to the host instead."""
+"""The golden engine's counts of frames that pass to the host instead."""
 
 
 def every_case(

@@ -1,4 +1,4 @@
-"""Schedules of rounds, drawn by hypothesis: who sends what again, and when, and what is lost."""
+"""Schedules of rounds, drawn by hypothesis: sends and repeats, their times, and losses."""
 
 import random
 from dataclasses import dataclass, replace

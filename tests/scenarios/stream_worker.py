@@ -1,6 +1,6 @@
 """One worker's part in an int32 SUM, from docs/protocol.md sections 3, 4, 6, 8.1, 8.4 and 9.
 
-Without timers: whoever drives it moves its frames. It sends and reads frames through scapy only.
+Without timers: its driver moves its frames. It sends and reads frames through scapy only.
 """
 
 import zlib

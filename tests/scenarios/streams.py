@@ -87,7 +87,7 @@ def reduce_unkindly(
             if choose.random() >= loss:
                 to_engine += workers[packet.worker].receive(packet)
     check_results(workers, tensors)
-    # What is still on the way arrives late, and must change nothing.
+    # Frames on the way arrive late, and must change nothing.
     yield from director.flood(to_engine)
     for packet in from_engine:
         assert workers[packet.worker].receive(packet) == []

@@ -134,7 +134,8 @@ def retransmit_while_waiting(director: Director, job: Job, choose: random.Random
         for frame in current.frames:
             current.check_up((yield from director.each([frame])))
             if before is not None:
-                # Whose packets of the round before are late has its result, from the version.
+                # A worker whose packets of the round before are late has its result, from the
+                # version.
                 last = leaf.workers - 1
                 late = [before.frames[last], leaf.probe(last, 0, step - 1)]
                 before.check_down((yield from director.each(late)), [last] * 2)
@@ -225,7 +226,7 @@ def wrong_results_of_the_parent(
     broken = bytearray(current.down)
     broken[70] ^= 1
     frames.append(bytes(broken))
-    # A worker that speaks to the parent port is no parent.
+    # A worker that speaks to the parent port is not taken for a parent.
     packet = Ether(current.frames[0])
     packet[UDP].dport = leaf.parent_port
     del packet[UDP].chksum
@@ -362,7 +363,7 @@ def results_to_a_group(director: Director, job: Job, choose: random.Random) -> A
 
 
 def leaf_with_a_group(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """Check that what comes down goes once to the group; what goes up is the same as without."""
+    """Check that results go down once to the group; frames that go up are the same as without."""
     leaf = yield from new_leaf(director, job, group=GROUP)
     for step in range(3):
         current = LeafRound(leaf, 0, step, choose)

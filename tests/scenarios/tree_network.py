@@ -42,7 +42,7 @@ class Aggregator:
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """What becomes of a frame on any link, and how many frames move at once.
+    """The fate of a frame on any link, and how many frames move at once.
 
     Attributes:
         loss: Probability that a frame that moves is lost.
@@ -99,7 +99,7 @@ class TreeNetwork:
     Args:
         tree: The root.
         open_engine: Called once for each aggregator.
-        build: What the engines are built for: workers, lanes, jobs, slots.
+        build: The engines' sizes: workers, lanes, jobs, slots.
         lanes: F, on all levels.
         slots: Slots of the leaves' jobs; jobs above have one more if the engine has it.
         choose: Draws everything.
@@ -149,7 +149,7 @@ class TreeNetwork:
     def run(
         self, tensors: Sequence[Tensor], dtype: str, reduction: str, max_steps: int = 1_000_000
     ) -> list[Tensor]:
-        """One all-reduce; the result of each worker. What is late stays on the way for the next.
+        """One all-reduce; the result of each worker. Late frames stay on the way for the next.
 
         Raises:
             AssertionError: If it is stuck.

@@ -1,4 +1,5 @@
-// What CXXRTL does where an address is beyond the end of a memory whose size is no power of two.
+// CXXRTL's behaviour where an address is beyond the end of a memory whose size is not a power of
+// two.
 //
 // By default it ends the process. It asks so of ports that are idle as well, which may have any
 // address; so it is told not to. A read beyond the end then gives 0, and a write does nothing.

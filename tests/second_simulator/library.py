@@ -41,7 +41,7 @@ _PLANTED = "tx"
 
 @dataclass(frozen=True)
 class _Design:
-    """What is simulated: a top, the name of its module, the shim that drives it."""
+    """The simulated design: a top, the name of its module, the shim that drives it."""
 
     top: TopLevel
     module: str
@@ -63,7 +63,7 @@ def library(design: _Design, bus_bits: int, *, fast: bool) -> Path:
     """Return the shared library of a design, from the cache if it is there.
 
     Args:
-        design: What is simulated.
+        design: The simulated design.
         bus_bits: Width of its packet streams.
         fast: Compile for speed, which takes three times as long.
 

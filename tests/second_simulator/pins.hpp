@@ -1,4 +1,4 @@
-// What stands between a shim that was written for Verilator and a model that CXXRTL has written.
+// The layer between a shim that was written for Verilator and a model that CXXRTL has written.
 //
 // The generated header `NAME.h` beside it defines the class that the shim includes by this means: a
 // member for each port, `eval` and `final`. The shims know nothing else of Verilator but these.

@@ -35,7 +35,7 @@ def runs(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    # Whoever it was left to may take its time to ask how it ended.
+    # Its new owner may take its time to ask how it ended.
     return state != "Z"
 
 

@@ -190,7 +190,7 @@ def check_without_a_link(made: VerilatedBoard) -> None:
     made.set_link(True, lost)
     made.run(2e-3)
     late = made.receive(lost)
-    # What had found room, results and answers to the controller, and each of them whole.
+    # Frames that had found room, results and answers to the controller, and each of them whole.
     assert late
     board.linked.append(lost)
     board.controller_port = lost

@@ -107,7 +107,7 @@ def test_a_worker_that_moves_is_answered_where_it_has_joined_last(box):
     results = box.to_network(0)
     assert [each.frame[5] for each in results] == [0, 1]
     assert box.to_network(1) == []
-    # What is refused goes back where it came from, and moves nobody.
+    # A refusal goes back where the request came from, and moves nobody.
     box.from_network([job.join(1, key=5)], port=1)
     box.settle()
     assert [len(box.to_network(port)) for port in range(2)] == [0, 1]

@@ -1,4 +1,4 @@
-"""What a simulation is built from, built once: races, failures, missing tools."""
+"""The build of a simulation, built once: races, failures, missing tools."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""What an operator does with the engine's RTL: registers, job commands, reset."""
+"""An operator's access to the engine's RTL: registers, job commands, reset."""
 
 import pytest
 

@@ -138,7 +138,7 @@ def hostile_frames(job: Job, shape: str, step: int) -> list[bytes]:
 
 
 SHAPES = ("sparse rounds", "empty rounds", "group", "probes", "missing", "joins", "refusals")
-"""What the seven hostile jobs do."""
+"""The behaviour of the seven hostile jobs."""
 
 LARGEST_UNITS = 1 + 2 * BUILT["lanes"]
 LARGEST_BEATS = 2 * LARGEST_UNITS + 1

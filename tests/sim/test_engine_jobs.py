@@ -20,7 +20,7 @@ def draw_blocks(job: Job, choose: random.Random) -> dict[int, list[int]]:
 @WIDTHS
 @pytest.mark.parametrize("workers", [1, 3])
 def test_rounds_before_the_first_are_not_answered(bus_bits: int, workers: int) -> None:
-    """What a slot held for another job cannot be had by asking for rounds before r₀."""
+    """A slot's data of another job cannot be had by asking for rounds before r₀."""
     choose = random.Random(8)
     old = Job(number=0, workers=workers, lanes=2, slots=2, first_round=6)
     new = Job(number=1, workers=workers, lanes=2, slots=2, first_round=8)

@@ -1,4 +1,4 @@
-"""What the engine's RTL computes, where a single bit decides."""
+"""The arithmetic of the engine's RTL, where a single bit decides."""
 
 import pytest
 

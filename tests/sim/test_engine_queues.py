@@ -1,4 +1,4 @@
-"""What waits in the queue of results, and which ports are a parent's: gaps that mutants showed."""
+"""Frames that wait in the queue of results, and the ports of a parent: gaps that mutants showed."""
 
 import pytest
 

@@ -34,7 +34,7 @@ def test_bursts_of_every_kind_are_counted(bus_bits: int) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_burst_that_a_counter_forgets_is_found() -> None:
-    """What is recent in three bits: no other check has as many of one kind at once."""
+    """The recent events in three bits: no other check has as many of one kind at once."""
     bug = Bug("lib/counter_bank.py", "Mux(turn == number, 0, sum_next)",
               "Mux(turn == number, 0, sum_next[:3])")  # fmt: skip
     with (

@@ -132,7 +132,7 @@ def craft(**changes: Any) -> bytes:
     frame = Ether(src=f.get("src", "02:00:0a:01:02:01"), dst=f["dst"], type=f["ether_type"]) / ip
     frame /= UDP(sport=f["sport"], dport=f["dport"])
     frame /= Raw(header + bytes(64) + bytes(range(256)) * blocks)
-    # What scapy computes is taken over, then put off by as much as asked for.
+    # The value that scapy computes is taken over, then put off by as much as asked for.
     seen = IP(raw_ip(frame))
     udp_length = len(frame[UDP])
     frame[IP].len = 20 + udp_length + f.get("ip_len_off", 0)
@@ -367,7 +367,8 @@ def test_once_a_job_has_started_its_workers_stay(elsewhere, may_move):
     # Without a checksum it may be damaged, and is dropped.
     damaged = away[:40] + bytes(2) + away[42:]
     assert counted(engine, damaged) == ({"frames_in": 1, "bad_address": 1}, [])
-    # It is where it was, may say so again, and whoever has not joined yet may come from anywhere.
+    # It is where it was, may say so again, and a worker that has not joined yet may come from
+    # anywhere.
     again = bytearray(here)
     again[6:12] = b"\x02other"
     for frame in (bytes(again), craft(type=JOIN, worker=2, present=0, source="10.8.8.8")):

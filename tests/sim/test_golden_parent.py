@@ -352,7 +352,7 @@ def test_results_before_the_first_round_are_stale(rig, distance):
     assert_untouched(rig, lambda: rig.down(RESULT, R0 - 1), "stale")
 
 
-# Checks. In the order of the table; what a frame has of the later ones does not matter.
+# Checks. In the order of the table; a frame's content of the later ones does not matter.
 
 WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("bad_type", {"type_": DATA}),

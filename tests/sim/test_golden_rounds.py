@@ -285,7 +285,7 @@ def test_opcodes(opcode, expected, overflows):
 
     rig = Rig()
     rig.data(0, R0, blocks={1: a}, opcode=opcode)
-    # A first block is no addition, so it cannot overflow.
+    # A first block is not added, so it cannot overflow.
     assert "overflows" not in rig.change
     (packet, _) = rig.data(1, R0, blocks={1: b}, opcode=opcode)
     assert packet.blocks[1].tolist()[:6] == expected

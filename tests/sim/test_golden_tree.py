@@ -68,7 +68,7 @@ def test_trees(tree: Aggregator, multicast: bool) -> None:
 @pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
 @pytest.mark.parametrize("name", SOME_TREES)
 def test_operations_over_unkind_links(name: str, dtype: str, reduction: str) -> None:
-    """One operation after another; what is late of one arrives during the next."""
+    """One operation after another; late frames of one arrive during the next."""
     seed = OPERATIONS.index((dtype, reduction))
     rng = np.random.default_rng(seed)
     with new_tree(TREES[name], seed, UNKIND_LINKS) as network:

@@ -1,7 +1,7 @@
 """Bits flip in the netlist, and no wrong result is taken by a receiver that looks at checksums.
 
-A flip is of one bit of the data path, in one cycle, while whole rounds go through the engine. What
-comes out is taken as a host's kernel takes it: by lengths, IPv4 and UDP checksum. The golden model
+A flip is of one bit of the data path, in one cycle, while whole rounds go through the engine. The
+output is taken as a host's kernel takes it: by lengths, IPv4 and UDP checksum. The golden model
 says which results there may be.
 """
 

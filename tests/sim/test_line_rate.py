@@ -1,4 +1,4 @@
-"""What line rate means: which frames a beat in every cycle carries, and that the node takes that.
+"""Line rate: which frames a beat in every cycle carries, and that the node takes them.
 
 The table of docs/hardware.md is computed here, and its sizes are played into the simulated node.
 """

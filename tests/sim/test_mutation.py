@@ -141,7 +141,7 @@ endmodule
 
 
 def test_proofs_know_what_can_be_reached(tmp_path: Path) -> None:
-    """A comparison that is wrong only for numbers that never occur is no other one."""
+    """A comparison that is wrong only for numbers that never occur counts as the same."""
     text = netlist_of(tmp_path, BOUNDED, "proc", "opt_clean")
     (compare,) = re.findall(r"^  cell \$ge (\S+)$", text, re.M)
     commands = [
@@ -189,7 +189,7 @@ def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:
 
 
 def test_a_check_may_add_to_the_frames_that_it_gets() -> None:
-    """What is written down stays as the engine has answered it."""
+    """A recorded answer stays as the engine has given it."""
 
     class Answering:
         cycles = 0

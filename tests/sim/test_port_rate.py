@@ -1,4 +1,4 @@
-"""What 25 Gbit/s asks of the node's clock: the table of `docs/boards.md`, computed."""
+"""The requirement of 25 Gbit/s on the node's clock: the table of `docs/boards.md`, computed."""
 
 from math import ceil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What takes a stated time, and in which order frames leave: checks that mutants have led to."""
+"""Stated times, and the order in which frames leave: checks that mutants have led to."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.checks.turn_checks import check_turns, fits
 from tests.support.node_build import NODE
 
 NARROW = 32
-"""What takes a time takes the same at any width, and the narrow build runs fastest."""
+"""Timers take the same time at any width, and the narrow build runs fastest."""
 
 
 @pytest.mark.parametrize("check", [check_link_timeout, check_refusal_rate])

@@ -1,4 +1,4 @@
-"""What has no initial value may hold anything when the part starts: no pin shows it.
+"""A part without an initial value may hold anything when it starts: no pin shows it.
 
 In the Verilog of engine and node every register has an initial value but those in which memories
 give what is read, and `afflux_ram` has none at all. Here these begin as random numbers, and the
@@ -41,7 +41,7 @@ def without_initial_value(verilog: str) -> list[str]:
     """Return the registers without an initial value, but those of memories."""
     missing = []
     for module in verilog.partition("\nmodule afflux_ram ")[0].split("\nendmodule"):
-        # What has an index is a memory: its initial value is a block of its own, or not there.
+        # A name with an index is a memory: its initial value is a block of its own, or not there.
         written = {name for name, index in WRITTEN.findall(module) if not index}
         missing += sorted(written - set(BEGUN.findall(module)))
     return [name for name in missing if not READ.fullmatch(name)]
@@ -73,7 +73,7 @@ def test_every_register_has_an_initial_value_but_what_memories_give(design: str)
         verilog = node_verilog.generate_node(NodeParameters(engine=NARROW))
     assert len(BEGUN.findall(verilog)) > 300
     assert without_initial_value(verilog) == []
-    # Yosys has others, which nothing writes, for what its Verilog does once.
+    # Yosys has others, which nothing writes, for steps that its Verilog does once.
     written = {name for name, index in WRITTEN.findall(verilog) if not index}
     name = random.Random(1).choice([name for name in BEGUN.findall(verilog) if name in written])
     planted = re.sub(rf"^(  reg .*{re.escape(name)}) += .*;$", r"\1;", verilog, flags=re.MULTILINE)

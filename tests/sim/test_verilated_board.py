@@ -54,7 +54,7 @@ def board() -> Iterator[BoardAsEngine]:
     ("clocks", "gap"),
     [
         ("fast partner", 12),
-        # What a receiver may see of a gap of 12 (IEEE 802.3, clause 4.4.2).
+        # The gap that a receiver may see in place of 12 (IEEE 802.3, clause 4.4.2).
         pytest.param("fast partner", 8, marks=pytest.mark.long),
         pytest.param("slow partner", 12, marks=pytest.mark.long),
     ],

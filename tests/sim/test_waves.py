@@ -61,7 +61,7 @@ def test_each_signal_at_its_cycle(path):
 def test_a_window(path):
     with traced(path, "3:5") as engine:
         engine.play([bytes([number] * 64) for number in range(10)])
-        # It is complete already: who looks need not wait for the engine's end.
+        # It is complete already: a reader need not wait for the engine's end.
         edges = [(3 * NS, 0), (3 * NS + 2, 1), (4 * NS, 0), (4 * NS + 2, 1)]
         assert changes(path, "clk") == edges
         whole = path.read_bytes()

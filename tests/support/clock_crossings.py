@@ -29,7 +29,8 @@ class Crossing:
     Attributes:
         to: Name of the register, or of the memory.
         clock: Its clock.
-        source: What changes by another clock, or by none; one of them, if there are several.
+        source: A signal that changes by another clock, or by none; one of them, if there are
+        several.
         source_clock: That clock; "" is that of no clock.
         asynchronous: The input works without a clock, as a reset may.
         direct: There is no logic between, and nothing else.
@@ -90,7 +91,7 @@ def find_all_crossings(netlist: Netlist, clocks: Mapping[str, str]) -> list[Cros
 
     Args:
         netlist: The design.
-        clocks: For each input that is no clock the one that it belongs to; "" is none.
+        clocks: For each input that is not a clock the one that it belongs to; "" is none.
 
     Raises:
         KeyError: If an input has no clock.

@@ -44,8 +44,8 @@ def counters_that_start_late(start: int = START) -> Iterator[None]:
 class CountsFromStart:
     """An engine or node whose counters start at :data:`START`, for checks that expect 0.
 
-    What a counter shows is its distance from there. Reading an upper half belongs to the last
-    lower half that was read, as in the engine.
+    A counter shows its distance from there. Reading an upper half belongs to the last lower half
+    that was read, as in the engine.
 
     Args:
         engine: The engine, or node; everything but counters is its own.

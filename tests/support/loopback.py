@@ -1,7 +1,8 @@
 """The least that has the engine's ports, as Verilog: what enters leaves, in the same cycle.
 
-The binding is tried with this, because what it must not do (lose a beat, ignore back-pressure) is
-plain to see, and because it compiles in seconds. What the engine never does, it can: stall.
+The binding is tried with this, because its possible faults (to lose a beat, to ignore
+back-pressure) are plain to see, and because it compiles in seconds. Unlike the engine, it can
+stall.
 
 Register 0 reads 0x4146; register 4 can be written and read; register 8 counts beats with rx_error.
 Writes to register 12 are refused.

@@ -39,7 +39,7 @@ class BenchTop(TopLevel):
 
     Args:
         management: Fresh.
-        node: What stands in front of it; None for nothing.
+        node: The node in front of it; None for nothing.
     """
 
     def __init__(self, management: Management, node: NodeParameters | None = None) -> None:
@@ -223,7 +223,7 @@ class ManagementBench:
 
     @property
     def pins(self) -> Pins:
-        """What the pins have shown."""
+        """The values of the pins."""
         pins = Pins()
         self._library.management_pins(self._handle, ctypes.byref(pins))
         return pins

@@ -61,7 +61,7 @@ def request_frame(
 def random_frames(
     choose: random.Random, board: GoldenManagement, number: int
 ) -> Iterator[tuple[bytes, bool]]:
-    """Yield frames with error marks; whoever takes one gives it to the golden model at once."""
+    """Yield frames with error marks; the taker of one gives it to the golden model at once."""
     past: list[bytes] = []
 
     def new(**options: int) -> bytes:

@@ -12,7 +12,7 @@ __all__ = ["Played", "at_once", "play"]
 
 @dataclass
 class Played:
-    """What came of it.
+    """The outcome.
 
     Attributes:
         frames: Whole frames that came out, with the name of the output's mark, if there is one.

@@ -30,7 +30,7 @@ def planted_board(
     Args:
         name: Of the copy of the sources, below `build/tests/planted`; no two bugs have the same.
         bug: The bug; its file is given below `afflux_hdl`.
-        parameters: What the board is built for.
+        parameters: The board's sizes.
         settings: Its settings.
         clocks: Its clocks.
     """

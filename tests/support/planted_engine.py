@@ -25,7 +25,7 @@ def engine_verilog(
     """Return the Verilog.
 
     Args:
-        folder: Where the copy goes; what is there is removed.
+        folder: The place of the copy; its old content is removed.
         bug: The bug; its file is given below `afflux_hdl`.
         bus_bits: Width of the bus.
         build: The other parameters of the engine, by name.

@@ -35,7 +35,7 @@ class Bug:
         """Return the source with the bug.
 
         Raises:
-            ValueError: If the text does not occur exactly once. Not an AssertionError: whoever
+            ValueError: If the text does not occur exactly once. Not an AssertionError: code that
                 waits for one, which is how most bugs are noticed, would take it for that.
         """
         pattern = r"\s+".join(map(re.escape, self.right.split()))

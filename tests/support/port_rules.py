@@ -1,7 +1,7 @@
 """Which frames leave by which network ports: `docs/node.md`, "Several network ports", in Python.
 
 In tests each end sits behind the port that follows from its addresses, so a frame says where it has
-to go. What it does not say is known of its job.
+to go. Its unstated part is known of its job.
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ def ports_for(golden: GoldenEngine, frame: bytes) -> set[int]:
 
 @dataclass
 class JobPorts:
-    """What is known of a job's ports without knowing which frames have been accepted.
+    """The facts about a job's ports that hold without knowing which frames have been accepted.
 
     Attributes:
         asked: Ports by which a JOIN has come: its group is behind no others.

@@ -1,4 +1,4 @@
-"""What a test expects of a part of the gateware that cannot be built."""
+"""The expected error of a part of the gateware that cannot be built."""
 
 import gc
 import traceback

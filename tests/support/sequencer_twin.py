@@ -40,11 +40,11 @@ class Twin:
         data: Initial data.
         registers: With `read` and `write`, as the golden model's.
         seed: Of the entropy source.
-        samples: What GET ENTROPY has; random words if None.
+        samples: The samples of GET ENTROPY; random words if None.
 
     Attributes:
         sent: Frames that were sent.
-        configured, fault: What the pins show.
+        configured, fault: The values of the pins.
         accepted, resets: Pulses.
         executed: Addresses of the instructions that have been carried out.
         deepest: Most calls within one another.

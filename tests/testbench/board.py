@@ -1,7 +1,8 @@
 """A whole board between RGMII pins and RGMII pins, beside cocotbext-eth's models of a PHY's ends.
 
-What drives RXD, makes preambles and check sequences, and checks them behind TXD, is other people's;
-sums are the golden engine's, answers of the management the golden management's. Three clocks drift.
+The code that drives RXD, makes preambles and check sequences, and checks them behind TXD, is other
+people's; sums are the golden engine's, answers of the management the golden management's. Three
+clocks drift.
 
 Run by test_cocotb_board.py; not collected by pytest itself.
 """

@@ -53,7 +53,7 @@ class MacTestbench(ModelTestbench):
         for frame in action.frames:
             await self.rx.send(EthMacFrame(frame))
         quiet, end = 0, get_sim_time("us") + 1000
-        # The MAC's queues are no part of the engine: it may have some still to take or to give.
+        # The MAC's queues do not belong to the engine: it may have some still to take or to give.
         while quiet < 40:
             await RisingEdge(self.dut.clk)
             busy = not self.rx.empty() or self.rx.current_frame is not None

@@ -76,7 +76,7 @@ async def arp_is_answered(dut: Any) -> None:
         arp_request(to="02:00:0c:00:00:01"),
     ]
     await testbench.send(passed)
-    # What the MAC marks as bad is not answered.
+    # Frames that the MAC marks as bad are not answered.
     await testbench.send([arp_request()], mac_error=True)
     counted = await check_sums(testbench)
     assert testbench.to_net() == [arp_reply(request) for request in asked]
@@ -145,7 +145,7 @@ async def others_pass_to_the_host_unharmed(dut: Any) -> None:
     sending = cocotb.start_soon(testbench.send_from_host(up))
     got: list[bytes] = []
     for frame in down:
-        # Below the buffer's size, so that the slow host is no reason to drop.
+        # Below the buffer's size, so that the slow host does not make it drop.
         while sum(map(len, down[: down.index(frame)])) - sum(map(len, got)) > 6000:
             await FallingEdge(dut.clk)
             got += testbench.to_host()
@@ -256,7 +256,7 @@ async def the_host_path_can_be_switched_off(dut: Any) -> None:
 
 @cocotb.test()
 async def floods_of_requests_are_bounded(dut: Any) -> None:
-    """While the network takes nothing, replies wait; what exceeds their room is counted."""
+    """While the network takes nothing, replies wait; replies beyond their room are counted."""
     testbench = NodeTestbench(dut, net_ready=0.0, seed=10)
     await testbench.start()
     arps = [arp_request(f"02:00:0b:00:01:{n:02x}", f"10.0.1.{n}") for n in range(40)]
@@ -403,7 +403,7 @@ async def latencies_are_as_documented(dut: Any) -> None:
         while not getattr(dut, f"{o}_valid").value:
             await FallingEdge(dut.clk)
             cycle += 1
-            # What was driven at the falling edge before.
+            # The values at the falling edge before.
             if getattr(dut, f"{i}_valid").value and getattr(dut, f"{i}_last").value:
                 arrived = cycle - 1
         await sending

@@ -32,8 +32,8 @@ class Pins:
 
     Args:
         dut: The node.
-        prefix: What the pins' names begin with here.
-        known: What they begin with there.
+        prefix: The beginning of the pins' names here.
+        known: Their beginning there.
     """
 
     def __init__(self, dut: Any, prefix: str, known: str) -> None:

@@ -17,7 +17,7 @@ from tests.testbench.pace import Pace
 from tests.testbench.port_testbench import CMAC, MAC_25G, PortTestbench, Rules
 
 SIZES: Build = {"workers": 4, "lanes": 2, "jobs": 2, "slots": 8}
-"""What the node is built for."""
+"""The sizes of the node."""
 
 TX_BEATS = 64
 """Depth of the crossing to the MAC. In a board it is larger."""

@@ -119,7 +119,7 @@ class Mac:
                     await edge
                     cycle += 1
                 ends = at + size >= len(frame)
-                # What the bus holds beyond the end, or before, means nothing.
+                # The bus means nothing beyond the end, or before.
                 data.value = int.from_bytes(beat + b"\xa5" * (size - len(beat)), "little")
                 keep.value = (1 << len(beat)) - 1
                 last.value = ends
@@ -139,7 +139,8 @@ class Mac:
         while True:
             await edge
             if dut.mac_tx_rst.value:
-                # What it has taken of a frame is gone, and what it sees means nothing.
+                # The part of a frame that it has taken is gone, and its present input means
+                # nothing.
                 owed, waiting, frame, self.inside, self.quiet = 0.0, None, b"", False, 0
                 ready.value = 0
                 continue
@@ -243,7 +244,7 @@ class PortTestbench:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Drive frames of the host, which may be made to wait."""
-        # The driver goes by this clock; whoever calls may just have gone by another.
+        # The driver goes by this clock; the caller may just have gone by another.
         await FallingEdge(self.dut.clk)
         for frame in frames:
             await self.host_tx.drive(frame)

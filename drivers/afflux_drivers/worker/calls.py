@@ -14,8 +14,8 @@ class WorkerCall:
     """All-reduces in place of tensors of the same dtype and shape, treated alike.
 
     Attributes:
-        about: What it is, with any number.
-        fingerprint: What a request has as such.
+        about: The operation, with any number.
+        fingerprint: The fingerprint of a request.
     """
 
     about: Description

@@ -70,7 +70,7 @@ class LifeCheck:
             return
         if silent_s < QUIET_S * (self._asked + 1):
             return
-        # What is here answers an earlier one.
+        # A packet that is here already answers an earlier one.
         if self._asked:
             if session.refusal in _LOST_JOB:
                 raise AggregatorUnreachable(

@@ -24,7 +24,7 @@ class Line(_native.Line):
         session: The worker's part in a job run there.
         loss: Loses packets for tests, or None.
         group: Where results come, too; None if only to this worker.
-        buffer_bytes: What to ask for as socket buffers. The system may give less; then fewer
+        buffer_bytes: Size to request for socket buffers. The system may give less; then fewer
             packets are outstanding at a time.
 
     Attributes:
@@ -78,7 +78,7 @@ class Line(_native.Line):
 
     @property
     def if_refused(self) -> str:
-        """What to add to a message if the aggregator's host has refused the port."""
+        """The addition to a message if the aggregator's host has refused the port."""
         return " (its host refuses the port)" if self.refused else ""
 
     def packet_too_long(self) -> PacketTooLong:

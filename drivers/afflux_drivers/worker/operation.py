@@ -49,7 +49,7 @@ def judged(
 
     Args:
         error: The native code's.
-        description: What was asked for.
+        description: The operation.
         session: The worker's part in the job.
         peer: The aggregator, if there are sockets.
     """
@@ -73,7 +73,7 @@ class OpenedPart:
     Args:
         part: The native code's.
         session: The worker's part in the job there.
-        description: What was asked for.
+        description: The operation.
 
     Attributes:
         description: The same.
@@ -115,7 +115,7 @@ class Operation(_native.Operation):
         elements: 1-D, contiguous, in the storage dtype of `dtype`. Nobody else may change them
             before the operation is over.
         dtype: Their type.
-        reduction: What is done.
+        reduction: The reduction to apply.
         shape: Shape of the tensor, for the ranks to compare.
         share: Number of the aggregator, and of how many that share the tensor's columns. All parts
             of an operation have the same number.
@@ -125,7 +125,7 @@ class Operation(_native.Operation):
         host: What comes with them of the other ranks of the session.
 
     Attributes:
-        description: What was asked for.
+        description: The operation.
         next_timer: When `expire` is due, in seconds; infinite if nothing is outstanding.
         done: Whether the result is complete.
 

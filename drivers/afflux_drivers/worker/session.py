@@ -60,5 +60,5 @@ class Session(_native.Session):
 
     @property
     def statistics(self) -> WorkerStatistics:
-        """What has been done so far. Any thread may ask."""
+        """The counts so far. Any thread may ask."""
         return WorkerStatistics(**self.counts(), round_trip_s=self.trip.smoothed_s)

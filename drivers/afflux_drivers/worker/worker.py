@@ -55,7 +55,7 @@ class Worker:
         rank: Own rank, one of the tickets'.
         loss: Loses packets, for tests.
         peer_timeout_s: How long an aggregator may leave all packets unanswered.
-        buffer_bytes: What to ask for as socket buffers, for each aggregator.
+        buffer_bytes: Size to request for socket buffers, for each aggregator.
 
     Raises:
         ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
@@ -148,12 +148,13 @@ class Worker:
             elements: 1-D contiguous; float32, float16 and int32 as such, bfloat16 as uint16 bits.
                 Nobody else may change them before the call returns.
             dtype: Type of the elements.
-            reduction: What to do with them.
+            reduction: The reduction to apply.
             shape: Shape of the tensor, the same at all ranks.
             timeout_s: How long the operation may take, other ranks' delays included.
             interrupted: Called while waiting, ten times a second; if it returns a text,
                 the operation ends with that text as error.
-            in_place: Put the result where the elements are. What is there after an error is
+            in_place: Put the result where the elements are. A packet that is there after an error
+            is
                 undefined: some blocks may be sums.
             host: What the other ranks of this one's host give, as the tickets have them beside it.
             waited_s: How much of the timeout has passed.
@@ -217,7 +218,7 @@ class Worker:
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `all_reduce`.
             waited_s: How long it has taken so far.
-            status: What the call returned.
+            status: The return value of the call.
             text: Why, if the status says that it failed.
 
         Raises:
@@ -323,7 +324,7 @@ class Worker:
                 raise self._too_late(operations, timeout_s, silences)
             if now >= next_look:
                 next_look = now + LOOK_S
-                # What rank 0 has been told says more than what is found here.
+                # An error that rank 0 has reported says more than one found here.
                 reason = interrupted()
                 if reason is not None:
                     raise Interrupted(f"rank {self.rank}: {reason}")

@@ -4,8 +4,8 @@ Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key i
 BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. While a clock
 is missed, three further placements are tried; if it still is, the files are called BOARD-missed.
 Figures go into build/boards.json, where each board has an entry. A build for two ports is called
-BOARD-2-ports in both. What is placed is kept, so new settings take seconds, as a new build time and
-commit do. The same options and key give the same bits.
+BOARD-2-ports in both. The placed design is kept, so new settings take seconds, as a new build time
+and commit do. The same options and key give the same bits.
 """
 
 import argparse
@@ -131,7 +131,7 @@ def _made(
         "versions": versions(),
     }
     entry["parts"] = flow.use_by_part()
-    # What `afflux flash` compares a file and a board with.
+    # The fields by which `afflux flash` compares a file and a board.
     about = {
         "board": board.name,
         "part": f"{board.device}-{board.package}",
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.seeds < 1:
             raise ValueError(f"--seeds must be at least 1, not {options.seeds}")
         board = board_of(options.board)
-        # What cannot be added to is said now, not in a quarter of an hour.
+        # An output that cannot be extended is reported now, not in a quarter of an hour.
         _figures(options.figures)
         entry = make(board, options)
         name = name_of(board, node_of(board, options))

@@ -15,7 +15,7 @@ __all__ = ["Arrivals"]
 BUS_BITS = 32
 
 MARK = 0b101
-"""What `keep` without its first bit is changed by in the last beat of a bad frame.
+"""The change to `keep`, without its first bit, in the last beat of a bad frame.
 
 In a frame it is 0b000, 0b001, 0b011 or 0b111. Changed, it is one of the other four, so a bad frame
 is known without a bit of its own: with one, a beat would have 37 bits, and block RAM has 36.

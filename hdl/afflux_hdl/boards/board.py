@@ -1,4 +1,4 @@
-"""What the flow knows of a board: its part, pins, PHY and size.
+"""A board as the flow knows it: its part, pins, PHY and size.
 
 Pins come from amaranth-boards. There the control pins of RGMII are called `tx_ctl` and `rx_ctl` at
 some connectors and `tx_ctrl` and `rx_ctrl` at others; both are taken.
@@ -42,16 +42,17 @@ class Board:
         platform: Class of amaranth-boards: device, package, speed grade, pins.
         oscillator: Resource of the clock, and its frequency in MHz.
         rgmii: Number of the PHY that the engine is at; those of further ports come behind it.
-        rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
+        rx_delay_ps, tx_clock_delay_ps: The delays that the board leaves to the FPGA, see
+        `RgmiiEcp5`.
         delays_from: Where these two come from.
         rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
         leds: For each purpose in `status_leds.PURPOSES` its LED: resource, number and signal.
-        node: What fits; a 32-bit bus.
+        node: The sizes that fit; a 32-bit bus.
         engine_mhz: The engine's clock with one port, with two, and so on: as many as there are
             PHYs.
         arguments: For nextpnr: device and what else it takes.
-        inband_status: What the PHY reports between frames counts, see `RgmiiPort`.
-        notes: What people must know, a sentence each.
+        inband_status: The PHY's report between frames counts, see `RgmiiPort`.
+        notes: Notes for users, a sentence each.
     """
 
     name: str

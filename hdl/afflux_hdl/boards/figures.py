@@ -1,4 +1,4 @@
-"""What is known of a build: clocks and cells by nextpnr's report, use of each part by the netlist.
+"""The figures of a build: clocks and cells by nextpnr's report, use of each part by the netlist.
 
 Tested: `tests/hdl/test_boards_flow.py`.
 """
@@ -77,7 +77,7 @@ _COST = {
     "TRELLIS_FF": {"ff": 1},
     "DP16KD": {"ebr": 1},
 }
-"""What each primitive counts as; a memory of LUTs takes six, as nextpnr counts."""
+"""The number of cells of each primitive; a memory of LUTs takes six, as nextpnr counts."""
 
 _MEMORIES = ("TRELLIS_DPR16X4", "DP16KD")
 

@@ -1,8 +1,8 @@
 """From a board's top to a bitstream: Yosys, nextpnr, and the packer, as they come from PyPI.
 
-What is placed depends on neither a board's settings nor the build's time and commit, so it is kept:
-in a folder, with the hash of everything that it was made of. Only a change of the sources, of the
-board or of a tool makes it anew.
+The placed design depends on neither a board's settings nor the build's time and commit, so it is
+kept: in a folder, with the hash of everything that it was made of. Only a change of the sources, of
+the board or of a tool makes it anew.
 
 Tested: `tests/hdl/test_boards_flow.py`.
 """
@@ -61,10 +61,10 @@ STYLES = {
     "counters.bank.shown": "distributed",
     "control.bank.shown": "distributed",
 }
-"""What memories are made of, where Yosys would choose otherwise."""
+"""The kind of memories, where Yosys would choose otherwise."""
 
 CELL_LIBRARY = "read_verilog -lib +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v"
-"""What Yosys knows of the part's primitives, as `synth_ecp5` reads it."""
+"""Yosys' description of the part's primitives, as `synth_ecp5` reads it."""
 
 NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage")
 """Queues in block RAM, in which no word is read while it is written: no choice behind them.
@@ -193,7 +193,7 @@ class Flow:
         ).hexdigest()
         known = self.known()
         if known.get("sources") != digest:
-            # First of all: whoever ends this run half-way, and goes back to what was asked for
+            # First of all: a user that ends this run half-way, and goes back to the options of
             # before, must not find that said of files which are no longer of it.
             self._known_file.unlink(missing_ok=True)
             for old in self.work.glob("placed_*"):

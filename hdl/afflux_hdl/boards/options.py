@@ -57,8 +57,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def settings_of(options: argparse.Namespace, board: str, folder: Path) -> tuple[Settings, Path]:
     """Return the settings, and the file with their key.
 
-    What the command line gives counts more than the file. If no key file is named, `board`.key in
-    `folder` is taken, or made.
+    The command line counts more than the file. If no key file is named, `board`.key in `folder` is
+    taken, or made.
 
     Raises:
         ValueError: If an option, or something in the file, cannot be; it is named.

@@ -25,16 +25,16 @@ PLACEHOLDER = Settings(
     key=bytes.fromhex("5eed0fa11b0a2d5b0000ffff13579bdf"),
     name="placeholder",
 )
-"""What is placed. Addresses are of TEST-NET-1 (RFC 5737), and the key is printed here."""
+"""The placed design. Addresses are of TEST-NET-1 (RFC 5737), and the key is printed here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a design's memories begin with.
+    """The initial content of a design's memories.
 
     Attributes:
         settings: Of its management.
-        build_time, build_commit: What these registers show.
+        build_time, build_commit: The values of these registers.
     """
 
     settings: Settings
@@ -48,7 +48,7 @@ class Contents:
 
 
 PLACED = Contents(settings=PLACEHOLDER, build_time=0x5EED_B017, build_commit=0xA112_4FE8)
-"""What is placed. No bit is the same in both words of the build: Yosys would not store it."""
+"""The placed design. No bit is the same in both words of the build: Yosys would not store it."""
 
 GROUP_BITS = 9
 GROUPS = 2048

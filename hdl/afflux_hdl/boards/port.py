@@ -64,7 +64,7 @@ def frame_bytes_max(lanes: int) -> int:
 
 
 class _End(NamedTuple):
-    """What belongs to one PHY."""
+    """The logic that belongs to one PHY."""
 
     rgmii: RgmiiEcp5
     mac: GigabitMac
@@ -98,8 +98,8 @@ class RgmiiPort(wiring.Component):
 
     A node for several network ports has as many PHYs; the second one's pins and domain are called
     `…_1`, and so on. Frames of all take turns, whole, and each frame of the node leaves by the
-    ports that it is for (`docs/node.md`, "Several network ports"). What comes faster than the node
-    takes it waits in a buffer of each port, and is dropped whole where that is full
+    ports that it is for (`docs/node.md`, "Several network ports"). Frames that come faster than the
+    node takes them wait in a buffer of each port, and are dropped whole where that is full
     (`port_rx_dropped`). A port that cannot send keeps what its MAC has room for, and after
     `link_timeout` cycles of the engine no longer makes the others wait: what is for it and finds no
     room is dropped (`port_tx_cut`). Two full ports need 61.2 MHz of `sync` (`docs/boards.md`).
@@ -108,8 +108,8 @@ class RgmiiPort(wiring.Component):
         node: Parameters of the node.
         management: The management, see `Appliance`.
         rx_delay_ps, tx_clock_delay_ps: See `RgmiiEcp5`.
-        inband_status: What the PHY reports of its link counts. False is for a PHY that shows
-            something between frames that only looks like a report.
+        inband_status: The PHY's report of its link counts. False is for a PHY that shows something
+            between frames that only looks like a report.
 
     Members:
         pin_*: The pins of RGMII, except RXC.

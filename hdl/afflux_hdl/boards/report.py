@@ -1,4 +1,4 @@
-"""What a build has come to, in words: slack by clock, use, what fits, what was set.
+"""The outcome of a build, in words: slack by clock, use, sizes that fit, settings.
 
 Tested: `tests/hdl/test_boards_flow.py`.
 """
@@ -28,12 +28,12 @@ WIRE_EXTRA_BYTES = 20
 
 
 def clocks_of(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return for each clock its frequency, and what it could have in the bitstream."""
+    """Return for each clock its frequency, and the frequency possible in the bitstream."""
     return dict(_packed(entry)["clocks"])
 
 
 def crossings_of(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return for each pair of clocks the longest delay in the bitstream, and what it may be.
+    """Return for each pair of clocks the longest delay in the bitstream, and its limit.
 
     Bits of a Gray count must not be apart by a cycle of the clock that counts: then more than one
     would change within what looks like one moment. nextpnr has no constraint for that. If the
@@ -54,7 +54,7 @@ def spare(placed: Mapping[str, Any]) -> dict[str, float]:
     """Return how well a placement does with each clock and crossing: below 1, it is missed.
 
     Args:
-        placed: What is known of one seed.
+        placed: The figures of one seed.
     """
     clocks = placed["clocks"].items()
     return {

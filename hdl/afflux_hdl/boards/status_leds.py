@@ -1,4 +1,4 @@
-"""What the LEDs show.
+"""The LEDs' meaning.
 
 Tested: `tests/hdl/test_boards_status_leds.py`.
 """
@@ -18,7 +18,7 @@ PURPOSES = {
     "combined": "dark: no address. On: an address, and dark for a moment with each frame."
     " Blinking evenly: a fault",
 }
-"""What a LED may be for, and when it is lit."""
+"""The meaning of a LED, and the condition under which it is lit."""
 
 
 class StatusLeds(wiring.Component):

@@ -120,7 +120,7 @@ HEADERS: dict[str, Callable[[], str]] = {
     "wire.hpp": lambda: f"// The packet layout, in C++.\n//\n{_TOP}{_wire()}",
     "registers.hpp": lambda: f"// The register map, in C++.\n//\n{_TOP}{_registers()}",
 }
-"""What each header holds, by its name."""
+"""The content of each header, by its name."""
 
 
 def main() -> None:

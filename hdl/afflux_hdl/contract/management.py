@@ -68,7 +68,7 @@ PERIOD_BITS = 12
 
 
 class MessageType(IntEnum):
-    """What a request asks for."""
+    """The kinds of requests."""
 
     HELLO = 1
     """The session and the latest sequence number; anybody at the controller's address may ask."""
@@ -79,7 +79,7 @@ class MessageType(IntEnum):
 
 
 class Status(IntEnum):
-    """What an answer says about its request."""
+    """The status of an answer."""
 
     DONE = 0
     REFUSED = 1
@@ -138,7 +138,7 @@ MESSAGE_BYTES = 42
 """Bytes of each message. Its frame has 84, a multiple of 4."""
 
 RESET_WORD = 0x5253_4554
-"""What must be written to the reset register: "RSET"."""
+"""The value to write to the reset register: "RSET"."""
 
 RO, WO = Access.READ_ONLY, Access.WRITE_ONLY
 
@@ -257,7 +257,7 @@ def _port(number: int, what: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a board without a host knows when it starts.
+    """The settings that a board without a host has when it starts.
 
     Attributes:
         mac: MAC address, as a number whose uppermost octet comes first on the wire. Of one host.

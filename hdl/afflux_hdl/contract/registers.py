@@ -38,7 +38,7 @@ class WriteRefused(Exception):
 
 
 class Access(Enum):
-    """Who may read and write a register. One that is write-only reads as zero."""
+    """The access rights of a register. One that is write-only reads as zero."""
 
     READ_ONLY = "ro"
     READ_WRITE = "rw"
@@ -100,7 +100,7 @@ class Register:
         name: Name used by gateware, drivers and documents alike.
         address: Byte address.
         width: Bits in use, from bit 0; the others read as zero.
-        access: Who may write it.
+        access: The parties that may write it.
         meaning: One line for the reference page.
     """
 

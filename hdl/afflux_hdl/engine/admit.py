@@ -214,7 +214,7 @@ class Admit(wiring.Component):
         header, state = now.frame.header, self.read_state.data
         same2 = Signal()
         m.d.comb += same2.eq(state.round == header.round)
-        # What needs no slot state is decided here: a JOIN must be in the table when the next
+        # Decisions that need no slot state fall here: a JOIN must be in the table when the next
         # frame's worker is looked up.
         m.submodules.screen = screen = Screen()
         m.d.comb += [

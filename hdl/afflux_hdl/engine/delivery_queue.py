@@ -43,7 +43,7 @@ is among the frame orders."""
 
 
 _KEPT = ("join", "up", "worker", "generation", "slot", "header")
-"""What is queued of a delivery; the rest its ring says."""
+"""The queued fields of a delivery; the rest its ring says."""
 
 
 def _entry(parameters: Parameters) -> data.StructLayout:
@@ -291,9 +291,9 @@ class DeliveryQueue(wiring.Component):
         Args:
             m: Where.
             queued: To be driven: the result that arrives is queued already.
-            arriving: What arrives.
+            arriving: The frame that arrives.
             enters: In phase 0: it is queued.
-            leaving: What leaves.
+            leaving: The frame that leaves.
             leaves: In phase 0: it is a result.
         """
         p = self._parameters

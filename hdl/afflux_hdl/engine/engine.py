@@ -11,7 +11,7 @@
                                     └─ slot memory ─────────────────────────┘
 
 Every stage takes a beat in every cycle; nothing ever stalls `rx`. Each stage's file states its
-latency, its throughput, and what it does with what it cannot take.
+latency, its throughput, and its action on input that it cannot take.
 
 Tested: `tests/sim/test_engine_random.py`, `tests/sim/test_cocotb_engine.py`,
 `tests/hdl/test_latency.py`.
@@ -65,8 +65,8 @@ class Engine(wiring.Component):
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
         register_refused: The write of the cycle before was refused; see `Control`.
-        link_down: What stands behind `tx` has found the network's link to be down: frames are
-            discarded. The engine finds that out by itself too, by how long `tx` makes it wait.
+        link_down: The network's link beyond `tx` is down: frames are discarded. The engine finds
+            that out by itself too, by how long `tx` makes it wait.
         link_watched: `link_down` says all about the link: `tx` may wait for frames of others, which
             says nothing of it.
         tx_cut: In the first cycle after a reset: `tx` was in the middle of a frame, which is to be
@@ -180,7 +180,7 @@ class Engine(wiring.Component):
             queue.answers.eq(replies.o.valid),
             queue.room.eq(replicate.room),
             queue.busy_jobs.eq(replicate.busy_jobs),
-            # What a create initialises has no result queued.
+            # Slots that a create initialises have no result queued.
             queue.forget.eq(control.write_state.enable),
             queue.forgotten.eq(control.write_state.address),
             replicate.done.eq(transmit.done),

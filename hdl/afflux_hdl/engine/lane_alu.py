@@ -94,8 +94,8 @@ class LaneAlu(wiring.Component):
                 m.d.comb += keep_residue.eq(~signed_more)
             with m.Default():
                 m.d.comb += keep_residue.eq(~unsigned_more)
-        # What a sum modulo 2**32 loses by wrapping counts one, and is taken off one cycle later. It
-        # is taken off as well, so that nothing fits, where what is not chosen was not right.
+        # A sum modulo 2**32 that wraps counts one less, which is corrected one cycle later. It is
+        # taken off as well, so that nothing fits, where what is not chosen was not right.
         summed, chosen = Signal(residue.RESIDUE_BITS), Signal(residue.RESIDUE_BITS)
         sums, wrapped = Signal(), Signal()
         kept, held_wrong, arriving_wrong = Signal(), Signal(), Signal()

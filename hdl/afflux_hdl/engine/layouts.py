@@ -31,7 +31,7 @@ GENERATION_BITS = 8
 
 
 class Cause(enum.Enum, shape=5):  # type: ignore[call-arg]
-    """What became of a frame: the number of its counter in `registers.FRAME_COUNTERS`."""
+    """The outcome of a frame: the number of its counter in `registers.FRAME_COUNTERS`."""
 
     locals().update({counter.name.upper(): n for n, counter in enumerate(registers.FRAME_COUNTERS)})
 
@@ -251,7 +251,7 @@ class Dispatch(data.StructLayout):
 
 
 class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
-    """What the merge stage does with a frame."""
+    """The merge stage's action on a frame."""
 
     RELEASE = 0
     """Only give its space in the receive buffer back."""
@@ -264,10 +264,10 @@ class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
 
 
 class SlotOperation(data.StructLayout):
-    """What the admit stage has decided about a frame. The merge stage carries it out, in order.
+    """The admit stage's decision about a frame. The merge stage carries it out, in order.
 
     Members:
-        kind: What to do.
+        kind: The action.
         start, end: As in FrameSummary.
         present: Lanes whose blocks the frame carries.
         fresh: Those of them whose block is the lane's first of the round: it overwrites.
@@ -275,7 +275,7 @@ class SlotOperation(data.StructLayout):
         opcode: The frame's opcode.
         version: Version of the slot.
         complete: This contribution completes the round: deliver its result.
-        delivery: What to deliver.
+        delivery: The delivery.
     """
 
     def __init__(self, parameters: Parameters) -> None:

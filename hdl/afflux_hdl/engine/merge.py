@@ -184,7 +184,7 @@ class Merge(wiring.Component):
             ]
         if p.ram_output_register and p.header_beats == 1:
             # They pass one here too, so they are addressed by the operation that is taken. In that
-            # very cycle the one before may write them: then what it writes comes after them.
+            # very cycle the frame before may write them: then its values override these.
             held_words, written = Signal(p.checked_bits), Signal(p.checked_bits)
             self.overtaken = overtaken = Signal()
             words_address = Cat(operation.version, operation.delivery.slot)

@@ -6,7 +6,8 @@
         ├─► header register ─► compare ─┐
         └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
 
-What enters the buffer gets its residues here, from the register whose beats the UDP checksum sums.
+Beats that enter the buffer get their residues here, from the register whose beats the UDP checksum
+sums.
 
 Store-and-forward: a frame is announced on `o` only when its last beat is in and it has passed every
 check of `docs/protocol.md` section 5.2 that needs no table. Nothing before that touches a slot.
@@ -78,8 +79,8 @@ class Receive(wiring.Component):
     always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
     frame needs is dropped whole and counted as `receive_overflow`. This does not happen while admit
     and merge keep pace: a frame takes them no longer than it takes to arrive, as one that ends with
-    its headers has no summary, and all others have two beats or more. What does not arrive as a
-    frame, the orders of `Control`, needs free cycles on `i`.
+    its headers has no summary, and all others have two beats or more. Input that does not arrive as
+    a frame, the orders of `Control`, needs free cycles on `i`.
 
     Members:
         i: Frames from the MAC, without frame check sequence.

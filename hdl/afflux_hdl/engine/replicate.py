@@ -257,7 +257,7 @@ class Replicate(wiring.Component):
             orders.i.valid.eq(valid4),
             retire.eq(self.o.valid & self.o.ready),
         ]
-        # What is discarded gives its place back a cycle later.
+        # A discarded entry gives its place back a cycle later.
         discards, discarded = valid1 & ~sendable, Signal()
         m.d.sync += [
             discarded.eq(discards),

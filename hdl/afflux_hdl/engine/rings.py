@@ -140,7 +140,7 @@ class Rings(wiring.Component):
                 m.d.sync += several[n].eq(several[n] & (tail_out.data.before != following_head))
             with m.Elif(enters & ~leaves):
                 m.d.sync += several[n].eq(self.occupied[n])
-            # What leaves a ring makes room for what comes in.
+            # An entry that leaves a ring makes room for one that comes in.
             with m.If(leaves):
                 m.d.sync += filled[n].eq(0)
             with m.Elif(enters & (tail_in.data.behind == head_in.data.at)):

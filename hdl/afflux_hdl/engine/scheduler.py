@@ -28,8 +28,8 @@ class Scheduler(wiring.Component):
 
     A turn begins with `quantum` units, less what the class has overdrawn in its last one, and lasts
     while some are left and the class has frames. So a turn takes at most 2·`quantum` - 1 units, and
-    a class that is ready waits for no more than one turn of each other class. What a class has left
-    when it has no more frames is lost; what it has overdrawn is not.
+    a class that is ready waits for no more than one turn of each other class. The credit that a
+    class has left when it has no more frames is lost; its debt is not.
 
     Latency: while no class is ready, one that announces itself with `arrives` is `valid` in the
     next cycle; one that does not, 2 cycles after it is ready. Throughput: a frame in two cycles.
@@ -44,8 +44,8 @@ class Scheduler(wiring.Component):
         choice: The class whose turn it is.
         valid: It has a frame. Looked at in phase 1.
         arrives, arrived: In phase 0: this class gets a frame, and is ready in the next cycle.
-        taken, cost, more: In phase 0: a frame was taken from it in the cycle before; what that
-            costs; and whether it has another one.
+        taken, cost, more: In phase 0: a frame was taken from it in the cycle before; its cost; and
+            whether it has another one.
         forgive, forgiven: In phase 1: this class owes nothing any more. It is not ready.
     """
 
@@ -73,7 +73,7 @@ class Scheduler(wiring.Component):
         number = ceil_log2(self._classes)
         units = signed(bits_for(self._quantum) + 1)
 
-        # Phase 1: who is next, beginning behind the one whose turn it is.
+        # Phase 1: the next class, beginning after the one whose turn it is.
         was_valid, others = Signal(), Signal()
         following = Signal(number)
         bits = [self.ready[n] & (self.choice != n) for n in range(self._classes)]

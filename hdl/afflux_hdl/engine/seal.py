@@ -9,10 +9,10 @@
 
 A UDP checksum stands before the data that it covers, and a result leaves as it is read. So its
 value is a constant, and the last four bytes of the frame, the seal, make the sum of all come out
-right: RFC 7820's checksum complement. Whoever receives the frame checks it like any other. The sum
-is taken of the very beats whose residues are checked here. What flips before that makes a word that
-does not fit its residue, and one bit of the complement is then inverted; what flips behind it makes
-data that do not fit the complement. Either way no receiver takes the frame.
+right: RFC 7820's checksum complement. The receiver of the frame checks it like any other. The sum
+is taken of the very beats whose residues are checked here. A flip before that makes a word that
+does not fit its residue, and one bit of the complement is then inverted; a flip after it makes data
+that do not fit the complement. Either way no receiver takes the frame.
 
 Proved: `tests/formal/sending.py`. Tested: `tests/hdl/test_seal.py`, `tests/sim/test_integrity.py`.
 """
@@ -78,8 +78,8 @@ class Seal(wiring.Component):
     Latency: 3 cycles from a beat on `i` to the same beat on `o`, two of them those of a queue. The
     seal follows the last beat at once, as a beat of its own; a frame that is cut off has none.
     Throughput: one beat on `o` in each cycle while `o.ready` holds, so a frame takes a cycle more
-    than it has beats. Back-pressure: whoever writes must stop in time, by `level`; a beat that
-    finds the queue full is lost.
+    than it has beats. Back-pressure: the writer must stop in time, by `level`; a beat that finds
+    the queue full is lost.
 
     Members:
         i: Frames without seal, beat by beat.
@@ -140,8 +140,8 @@ class Seal(wiring.Component):
 
         # The sum is that of addresses, UDP header and data, with protocol and UDP length of the
         # pseudo-header. The IPv4 header has these two as well, one beside the time to live, the
-        # other as part of its length. What they are too much there is taken off in the place of
-        # the frame's first word.
+        # other as part of its length. Their excess there is taken off in the place of the frame's
+        # first word.
         index = Signal(range(p.header_beats + 1))
         with m.If(self.i.valid):
             m.d.sync += index.eq(Mux(beat0.last, 0, Mux(index == p.header_beats, index, index + 1)))

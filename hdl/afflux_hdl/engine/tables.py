@@ -105,9 +105,9 @@ class RouteTable(wiring.Component):
 class PortTable(wiring.Component):
     """Holds for each job by which network ports its group and its parent are reached.
 
-    A result for the group leaves once by each port by which a worker has joined. Where the parent
-    is nobody says: its job's JOIN leaves by all ports, and what follows by the one by which the
-    parent has confirmed it.
+    A result for the group leaves once by each port by which a worker has joined. The parent's port
+    is unknown at first: its job's JOIN leaves by all ports, and later frames by the one by which
+    the parent has confirmed it.
 
     Latency: a row follows one cycle after its address. Throughput: a read and both writes in each
     cycle.

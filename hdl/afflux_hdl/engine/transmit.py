@@ -41,9 +41,9 @@ class Transmit(wiring.Component):
     takes orders at that rate too, whatever `o.ready` is, and discards their frames.
 
     A frame is discarded whole, unless some of its beats are before the network when `discard`
-    rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
-    is before the network already (up to `seal.DEPTH` beats) stays, because a beat that has been
-    offered may not change; it leaves when the network takes it.
+    rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it.
+    Beats before the network already (up to `seal.DEPTH`) stay, because a beat that has been offered
+    may not change; they leave when the network takes them.
 
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.

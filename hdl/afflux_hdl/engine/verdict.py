@@ -94,8 +94,8 @@ class Screen(wiring.Component):
 
     Members:
         type: Packet type.
-        checks: What the frame has passed.
-        o: What follows from it.
+        checks: The checks that the frame has passed.
+        o: The resulting decision.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Screen(wiring.Component):
         is_join, is_probe, is_joined, refusable = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             is_join.eq(self.type == wire.Type.JOIN),
-            # What seems wrong in a JOIN without a checksum may be damage, and a refusal is final.
+            # A wrong field in a JOIN without a checksum may be damage, and a refusal is final.
             refusable.eq(is_join & checks.checksum),
             is_probe.eq(self.type == wire.Type.PROBE),
             is_joined.eq(self.type == wire.Type.JOINED),
@@ -156,7 +156,7 @@ class Verdict(wiring.Component):
     """Decides the rest. Combinational.
 
     Members:
-        screened: What `Screen` has decided.
+        screened: The decision of `Screen`.
         position: Where the frame's round lies.
         cause: Counter that the frame increments; meaningless if the frame has not passed the checks
             of the receive stage.

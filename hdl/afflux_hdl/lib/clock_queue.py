@@ -20,9 +20,9 @@ class ClockQueue(wiring.Component):
 
     That one of Amaranth computes the next address from the comparison of the counters, and reads
     the memory with it in the same cycle. Here the comparison only enables registers: a memory of
-    LUTs is read at the counter itself, and what is added to a counter does not go by the
-    comparison. A deeper memory is of block RAM, which has a register for its output, and is read at
-    the next address.
+    LUTs is read at the counter itself, and additions to a counter do not go by the comparison. A
+    deeper memory is of block RAM, which has a register for its output, and is read at the next
+    address.
 
     A reset of the writer empties the queue, whatever the reader's clock does; one of the reader
     leaves it alone. It follows Amaranth's: the reader's counters take the writer's meanwhile, so

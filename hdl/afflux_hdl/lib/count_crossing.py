@@ -14,9 +14,9 @@ __all__ = ["CountCrossing"]
 class CountCrossing(wiring.Component):
     """Counts events modulo a power of two, in another clock domain than that in which they happen.
 
-    The count crosses in Gray code: of the bits that are sampled, one at most is changing, so what
-    is seen is the count before the change or behind it. No reset of either domain has an effect: a
-    count that began anew at one end would be a jump at the other.
+    The count crosses in Gray code: of the bits that are sampled, one at most is changing, so the
+    sampled value is the count before the change or after it. No reset of either domain has an
+    effect: a count that began anew at one end would be a jump at the other.
 
     Latency: 3 to 4 cycles of `o_domain`. Throughput: one event in each cycle of `i_domain`; the
     count seen may go up by several at once.

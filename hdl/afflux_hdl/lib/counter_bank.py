@@ -73,7 +73,7 @@ class CounterBank(wiring.Component):
         count = len(self._steps)
         depth = 1 << bits_for(count - 1)
 
-        # Whose turn it is, and whose is next.
+        # The counter whose turn it is, and the next one.
         turn, following = Signal(range(count)), Signal(range(count), init=1)
         clearing = Signal(init=1)
         m.d.sync += [
@@ -83,7 +83,8 @@ class CounterBank(wiring.Component):
         with m.If(turn == count - 1):
             m.d.sync += clearing.eq(0)
 
-        # What is recent: the steps of less than a round of turns, and with this one's of a round.
+        # The recent events: the steps of less than a round of turns, and with this one's of a
+        # round.
         recent, grown = [], []
         for number, (name, most) in enumerate(self._steps.items()):
             amount = getattr(self, name)
@@ -118,7 +119,7 @@ class CounterBank(wiring.Component):
                 write.data.eq(Mux(clears, COUNTS_FROM, total) + moved),
             ]
 
-        # What is moved has left the recent ones and is not in the total yet.
+        # A count that is moved has left the recent ones and is not in the total yet.
         found, rest = Signal(64), Signal.like(moved)
         m.d.comb += shown_read.addr.eq(self.number)
         m.d.sync += [

@@ -24,15 +24,16 @@ class Crossing(wiring.Component):
     Latency: from the writer's edge that takes a beat until `o.valid` 3 to 4 edges of the reader.
     A place is free again 3 to 4 edges of the writer after its beat was taken. Throughput: one beat
     in each cycle of the slower clock, as long as 8 places or more make up for that. Overflow: `i`
-    waits, or if `lossy` never does: then what finds no room is lost, but never silently. A frame
-    of which a part has gone gets a last beat with `error` as soon as there is room; one that finds
-    no room for its first beat, or whose beginning meets that end, disappears whole. Either counts.
+    waits, or if `lossy` never does: then a word that finds no room is lost, but never silently. A
+    frame of which a part has gone gets a last beat with `error` as soon as there is room; one that
+    finds no room for its first beat, or whose beginning meets that end, disappears whole. Either
+    counts.
 
     A reset of the writer empties the FIFO; a frame of which `o` has shown a part gets a last beat
     with `error`. It must last 4 cycles or more of the slower clock: behind a shorter one the writer
     still counts with the places that the reader had taken before. A reset of the reader alone loses
     at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow. Meanwhile nothing is
-    taken, so what does not fit is lost as ever.
+    taken, so words that do not fit are lost as ever.
 
     Args:
         bus_bits: Width of the packet stream.

@@ -1,7 +1,7 @@
 """Frame boundaries: where frames begin and end on a stream, resets or not.
 
-A reset comes at any time, and the other end of a stream need not take part in it. What follows it
-on an input may be the tail of a frame, and what was sent before may be the beginning of one. A
+A reset comes at any time, and the other end of a stream need not take part in it. The beats after
+it on an input may be the tail of a frame, and the beats before it may be the beginning of one. A
 stream itself does not show which; so these parts have registers that a reset leaves alone. When the
 FPGA is configured, they start between frames.
 

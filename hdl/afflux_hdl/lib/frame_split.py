@@ -15,8 +15,8 @@ __all__ = ["FrameSplit"]
 class FrameSplit(wiring.Component):
     """Hands each frame to one output, or to several.
 
-    What counts is the first beat: the beat that ends a frame which a reset cuts off goes where the
-    frame went. A frame for nobody is dropped.
+    The first beat counts: the beat that ends a frame which a reset cuts off goes where the frame
+    went. A frame for nobody is dropped.
 
     Latency: none. Throughput: one beat in each cycle while all those that it is for are ready.
     `ready` of the outputs must not wait for their `valid`.

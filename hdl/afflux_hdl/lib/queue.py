@@ -17,7 +17,7 @@ class Queue(wiring.Component):
 
     Latency: 2 cycles, or 1 if not `buffered`. Throughput: one payload in and one out in each cycle.
     Overflow: `i` waits while the queue is full; if it is `always_ready`, a payload that finds the
-    queue full is lost: whoever writes must leave room for what is under way, by `level`.
+    queue full is lost: the writer must leave room for payloads under way, by `level`.
 
     Args:
         shape: Shape of a payload.

@@ -27,8 +27,8 @@ class RequestCrossing(wiring.Component):
     """Carries a request over and its response back.
 
     Frequency and phase of the two clocks do not matter as long as one is at most twice as fast as
-    the other: only toggles pass synchronisers, and what they announce stands still while it is
-    looked at.
+    the other: only toggles pass synchronisers, and the data that they announce stands still while
+    it is looked at.
 
     Every request is answered, also one that a reset of the other end overtakes, so that a bus, and
     with it a CPU, does not wait for ever.

@@ -100,7 +100,7 @@ class Narrow(wiring.Component):
         d, beat, out = m.d[self._domain], self.i.payload, self.o.payload
         bits, keeps = len(out.data), len(out.keep)
         held = Signal.like(beat)
-        # What is at the low end is the last part of a wide beat.
+        # The low end holds the last part of a wide beat.
         final, moves = Signal(), Signal()
         m.d.comb += [
             moves.eq(self.o.ready & self.o.valid),

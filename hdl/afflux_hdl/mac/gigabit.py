@@ -19,7 +19,7 @@ through, and padding and gaps were right. But
   sequence, which the node must be able to rely on not happening (`docs/hardware.md`, section 2);
 * runts and giants pass.
 
-Each could be mended around it, by more gateware than the MAC itself takes; so it is here.
+Each could be fixed around it, by more gateware than the MAC itself takes; so it is here.
 
 Tested: `tests/hdl/test_mac_gigabit.py`.
 """

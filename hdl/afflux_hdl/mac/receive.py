@@ -26,11 +26,11 @@ START = 0xD5
 class Receive(wiring.Component):
     """Finds frames between preamble and gap, and checks and strips their frame check sequence.
 
-    What follows the start delimiter is the frame, however much of the preamble the PHY has left,
-    even none; but between gap and delimiter there may be nothing else. A delimiter further on is
-    one of somebody's payload: where noise has spoilt the true one, or a reset ends within a frame,
-    a frame in the payload of another one would be taken for one from this network, with a check
-    sequence that is right if its author has seen to that. The gap may be as short as a cycle.
+    The frame begins after the start delimiter, however much of the preamble the PHY has left, even
+    none; but between gap and delimiter there may be nothing else. A delimiter further on is one of
+    somebody's payload: where noise has spoilt the true one, or a reset ends within a frame, a frame
+    in the payload of another one would be taken for one from this network, with a check sequence
+    that is right if its author has seen to that. The gap may be as short as a cycle.
 
     A frame ends with `error` if its check sequence is
     wrong, if it is shorter than 64 bytes or longer than `bytes_max` (both with check sequence), or

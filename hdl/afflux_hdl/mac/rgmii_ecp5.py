@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["TAP_PS", "RgmiiEcp5"]
 
 TAP_PS = 25
-"""What each step of a delay line adds, roughly."""
+"""The approximate delay that each step of a delay line adds."""
 
 TAPS_MAX = 127
 
@@ -71,7 +71,7 @@ class RgmiiEcp5(wiring.Component):
         self._input(m, "ctl", self.pin_rx_ctl, first_ctl, second_ctl)
         for n in range(4):
             self._input(m, f"data{n}", self.pin_rx_data[n], data[n], data[n + 4])
-        # What the pins' registers give goes into registers before anything else.
+        # The outputs of the pins' registers go into registers before anything else.
         m.d[self._rx] += [
             self.rx_data.eq(data),
             self.rx_valid.eq(first_ctl),

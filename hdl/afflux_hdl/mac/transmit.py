@@ -25,7 +25,7 @@ class Transmit(wiring.Component):
 
     A frame whose last beat has `error`, and one whose next beat is not there when it is due, gets a
     check sequence with all bits inverted, so every receiver drops it; of the latter, the rest is
-    taken and left out. Whoever does not want that offers frames without pauses.
+    taken and left out. To avoid that, offer frames without pauses.
 
     Latency: 2 cycles from the first beat's offer to the first byte of the preamble, 10 to that of
     the frame. Throughput: a frame of n bytes takes max(n, 60) + 24 cycles: frames that wait leave
@@ -55,8 +55,8 @@ class Transmit(wiring.Component):
         count = Signal(range(FRAME_BYTES_MIN))
         # `spoilt`: the check sequence is inverted. `stray`: the rest of the frame is left out.
         spoilt, stray = Signal(), Signal()
-        # What is checked has a signal of its own: else there would be a way from the check sequence
-        # through the choice of the next byte back to itself, longer than any that is used.
+        # The checked byte has a signal of its own: else there would be a way from the check
+        # sequence through the choice of the next byte back to itself, longer than any that is used.
         sends, byte, checked = Signal(), Signal(8), Signal(8)
         m.d.comb += crc.data.eq(checked)
         m.d.sync += [self.enable.eq(sends), self.data.eq(byte), count.eq(count + 1)]

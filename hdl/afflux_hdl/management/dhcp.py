@@ -75,7 +75,7 @@ def _bind(p: Assembler) -> None:
     server = shown(p, "board_server")
     move(p, p["dhcp_server"], p["in_server"], p["in_server"] + 1)
     move(p, server, p["dhcp_server"] + 1, p["dhcp_server"], swap=True)
-    # Whoever has brought its answer brings ours to it.
+    # The relay that has brought its answer brings ours to it.
     move(p, p["dhcp_server_mac"], *range(p["peer_mac"], p["peer_mac"] + 3))
     # T1 and T2 if they are in order.
     move(p, t1, p["in_t1"] + 1, p["in_t1"], swap=True)

@@ -288,7 +288,7 @@ def _judge(p: Assembler) -> None:
     p.jump_not_zero("dhcp_refuse")
     p.load(p["udp_checksum"])
     p.jump_zero("dhcp_whole")
-    # An octet behind the datagram that came with its last one is no part of the sum.
+    # An octet after the datagram that came with its last one does not belong to the sum.
     p.load(p["in_odd"])
     p.jump_zero("dhcp_even")
     p.call("sum")

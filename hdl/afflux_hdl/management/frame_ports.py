@@ -27,7 +27,7 @@ class FrameReader(wiring.Component):
     Members:
         i: Frames.
         available: There is a pair.
-        pair: The two octets, the first in the low bits; what is behind the end is 0.
+        pair: The two octets, the first in the low bits; octets beyond the end are 0.
         full, some: Both octets are of the frame, or the first is.
         take: Go on to the next pair. Only while `available`.
         skip: Go on to the end of the frame, until `skipped`.

@@ -30,7 +30,7 @@ WORD_BITS = 16
 
 
 class Group(IntEnum):
-    """What is done. A is the accumulator, M the word of the data, C the carry."""
+    """The operation. A is the accumulator, M the word of the data, C the carry."""
 
     LOAD = 0
     """A = M."""
@@ -84,7 +84,7 @@ class Condition(IntEnum):
 
 
 class Special(IntEnum):
-    """What a SPECIAL does, by its mode."""
+    """The operation of a SPECIAL, by its mode."""
 
     RETURN = 0
     SWAP = 1

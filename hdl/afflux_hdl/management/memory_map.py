@@ -127,12 +127,12 @@ def variables(p: Assembler) -> None:
         p.variable(name, 2)
     p.variable("dhcp_server_mac", 3)
     p.variable("dhcp_drawn", 4)
-    # What a message that comes has in it, and what is left of it.
+    # The content of a received message, and the part of it that is kept.
     for name in ("in_address", "in_server", "in_lease", "in_t1", "in_t2"):
         p.variable(name, 2)
     for name in ("in_type", "in_left", "in_odd", "in_pair", "in_short", "in_octet", "option_left"):
         p.variable(name)
-    # What a message that is sent begins with.
+    # The beginning of a sent message.
     p.variable("to_mac", 3)
     p.variable("to_address", 2)
     p.variable("end")

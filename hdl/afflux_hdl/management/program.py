@@ -42,7 +42,7 @@ __all__ = ["Program", "build_program", "data_of"]
 
 @dataclass(frozen=True)
 class Program:
-    """What the sequencer carries out.
+    """The program that the sequencer carries out.
 
     Attributes:
         instructions: The program.
@@ -65,7 +65,7 @@ def build_program(
     """Return the program and its data.
 
     Args:
-        settings: What the data begin with; the program does not depend on it.
+        settings: The initial data; the program does not depend on them.
         clock_hz: Of the clock, for seconds.
         entropy_blocks: Blocks of 64 samples that make a session.
         dhcp: With the DHCP client.
@@ -164,7 +164,7 @@ def start(p: Assembler, *, entropy_blocks: int, dhcp: bool) -> None:
     p.get(Port.TIME)
     p.store(p["seen"])
 
-    # What the registers show for ever.
+    # The constant values of registers.
     identity = shown(p, "management_identity")
     for n, half in enumerate((management.IDENTITY & 0xFFFF, management.IDENTITY >> 16)):
         p.load_constant(half)
@@ -322,7 +322,7 @@ def frame(p: Assembler, *, dhcp: bool) -> None:
 
 def time(p: Assembler, *, clock_hz: float, dhcp: bool) -> None:
     """Count seconds, fill the bucket of answers, and reset when that is due."""
-    # What a period adds to a second, as a fraction of 32 bits.
+    # The fraction of a second, of 32 bits, that a period adds.
     part = round((1 << 32 + management.PERIOD_BITS) / clock_hz)
     p.label("time")
     p.get(Port.TIME)

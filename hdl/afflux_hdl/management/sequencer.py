@@ -2,7 +2,7 @@
 
 A state machine for all that the management does (parsing, session, numbers, history, DHCP with its
 options and timers) would be some thousand tables. As a program it is the content of a block RAM,
-and what carries it out is an accumulator of 16 bits.
+carried out by an accumulator of 16 bits.
 
 Tested: `tests/hdl/test_management_parts.py`.
 """
@@ -44,7 +44,7 @@ class Sequencer(wiring.Component):
         a: The accumulator.
         get, put: The port is asked in this cycle, again and again until it is `ready`.
         ready: It has something, or takes something.
-        got: What it has.
+        got: The value that it has.
         take, whole, skip: A pair of the frame is taken, or the rest of it skipped, likewise.
         pair, behind: The pair, and what C will be.
     """

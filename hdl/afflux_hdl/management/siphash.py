@@ -25,7 +25,7 @@ _HALF_ROUNDS = 12
 
 
 class SipHashStep(enum.Enum, shape=2):  # type: ignore[call-arg]
-    """What is done with the word that was pushed."""
+    """The operation on the word that was pushed."""
 
     KEY_HIGH = 0
     """It is the upper half of the key; the lower half comes next."""
@@ -68,8 +68,8 @@ class SipHash(wiring.Component):
         with m.If(self.push):
             m.d.sync += word.eq(Cat(word[16:], self.part))
 
-        # What the next cycle does, each in a register of its own: every bit of the state is then
-        # one table of four inputs behind an adder.
+        # The operations of the next cycle, each in a register of its own: every bit of the state is
+        # then one table of four inputs behind an adder.
         acts, keyed, clear, low, inject, invert = (
             Signal(name=name) for name in ("acts", "keyed", "clear", "low", "inject", "invert")
         )

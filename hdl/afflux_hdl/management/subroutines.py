@@ -1,4 +1,4 @@
-"""What the management's program calls from several places.
+"""Subroutines that the management's program calls from several places.
 
 Tested: `tests/hdl/test_management_program.py`.
 """
@@ -89,7 +89,7 @@ def subroutines(p: Assembler) -> None:
     p.put(Port.STEP)
     p.return_()
 
-    # What the tags of requests and answers begin with; X is at the tag behind it.
+    # The beginning of the tags of requests and answers; X is at the tag after it.
     p.label("tag")
     p.call("key")
     p.index(message + 1)

@@ -86,7 +86,7 @@ class Classify(wiring.Component):
     takes. So of all others only those are for it that it may have a use for: UDP in IPv4 without
     options, not a fragment, to the MAC address of one host, or to broadcast and port 68 (DHCP).
     NOBODY for the rest, so that a storm of broadcasts costs no room in its buffer. The local
-    addresses do not count: whoever sets others than the management's can set them back.
+    addresses do not count: a client that sets others than the management's can set them back.
 
     All fragments of a datagram go one way, to the host, which may put them together. While the
     local address is 0.0.0.0, as after reset, no frame is for anybody but the host.

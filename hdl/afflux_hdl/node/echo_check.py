@@ -35,7 +35,8 @@ ICMP_OFFSET = octet_of(IcmpFrame, "icmp")
 EchoReplyHeader = data.StructLayout(
     {"mac": 48, "address": 32, "service": 8, "length": 16, "ip_checksum": 16, "icmp_checksum": 16}
 )
-"""What a reply's headers take from the request, or what is computed from it; as on the wire.
+"""The fields of a reply's headers that are taken from the request, or computed from it; as on the
+wire.
 
 Members:
     mac, address: The requester's.
@@ -245,7 +246,7 @@ class EchoCheck(wiring.Component):
             reply5.eq(reply4),
         ]
         if self._short_steps:
-            # In steps of four words; what then has no stage left for itself takes the last one.
+            # In steps of four words; a rest without a stage of its own takes the last one.
             for terms, total3 in ((request, request3), (answer, answer3)):
                 parts2 = [Signal(18, name=f"{total3.name}_of_{n}") for n in range(0, len(terms), 4)]
                 m.d.sync += [

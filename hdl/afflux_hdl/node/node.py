@@ -190,7 +190,7 @@ class Node(wiring.Component):
                 part.cut.eq(cut.cut),
             ]
 
-        # What became of each frame.
+        # The outcome of each frame.
         m.submodules.meter_in = meter_in = FrameMeter(bus_bits=bits)
         m.submodules.meter_out = meter_out = FrameMeter(bus_bits=bits)
         ended, bad = Signal(), Signal()

@@ -54,8 +54,8 @@ class Box(wiring.Component):
     Every beat from an adapter is taken in the cycle in which it is offered, so that the adapters'
     receive buffers of a few KiB never fill. Frames of the host wait for the node as it lets them.
 
-    Two ports that share a node bring up to 1.6 times what its bus takes (`docs/scaling.md`). What
-    comes faster waits in a buffer of each port; a frame that does not fit is dropped whole and
+    Two ports that share a node bring up to 1.6 times what its bus takes (`docs/scaling.md`). Frames
+    that come faster wait in a buffer of each port; a frame that does not fit is dropped whole and
     counted. Whole frames of both ports take turns.
 
     Latency: 1 cycle into the node, and 5 from a frame's last beat out of the node to its first one
@@ -212,7 +212,7 @@ class Box(wiring.Component):
             if p.node.engine.ports > 1:
                 own = 1 << function % p.ports
                 m.d.comb += i.payload.net_ports.eq(Mux(source.port == 0, own, source.port))
-        # What is taken under reset would be lost.
+        # Beats taken under reset would be lost.
         open_ = ~ResetSignal("sync")
         m.d.comb += [
             node.host_tx.payload.eq(merged.o.payload),

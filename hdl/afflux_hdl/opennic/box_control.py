@@ -34,7 +34,7 @@ class BoxControl(wiring.Component):
     every cycle.
 
     Args:
-        parameters: What the box is built for.
+        parameters: The box's sizes.
 
     Members:
         axil: The register port.

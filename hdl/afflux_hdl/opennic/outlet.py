@@ -39,7 +39,7 @@ class Outlet(wiring.Component):
 
     Args:
         depth_bytes: Size of the buffer, a power of two.
-        src, dst: What leaves here has these.
+        src, dst: The fields of all frames that leave here.
 
     Members:
         i: Frames; one with `error` is dropped.

@@ -10,7 +10,7 @@ __all__ = ["BoxParameters"]
 
 @dataclass(frozen=True, kw_only=True)
 class BoxParameters:
-    """What a box is built for.
+    """The sizes of a box.
 
     Attributes:
         node: Parameters of each node.

@@ -2,8 +2,8 @@
 
 The shell reads `build_box_250mhz.tcl`, which adds sources, and for each box a folder with three
 files for addresses and the text that is included in the box. Without a folder for the box at 322
-MHz it takes its own pass-through. Nothing here comes from the shell's sources; what they ask for is
-in `docs/boards.md`.
+MHz it takes its own pass-through. Nothing here comes from the shell's sources; `docs/boards.md` has
+their requirements.
 """
 
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ class AxisFrom(wiring.Signature):
 
 
 class AxisTo(wiring.Signature):
-    """Frames for a MAC to send, as who sends them sees the stream.
+    """Frames for a MAC to send, as the sender sees the stream.
 
     Args:
         bits: Width of `data`.
@@ -116,7 +116,7 @@ class PadFrames(wiring.Component):
 
     At 512 bits no frame leaves shorter than 60 bytes: CMAC does not pad. At 256 bits none leaves
     shorter than 32 bytes, which is enough for a MAC that pads by itself but counts on a second beat
-    of 64 bits. What is added is zeros, whatever the bus held there.
+    of 64 bits. The added bytes are zeros, whatever the bus held there.
 
     Latency: none. Throughput: a beat in each cycle.
 

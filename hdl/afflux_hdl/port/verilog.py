@@ -38,7 +38,7 @@ STATUS = ("configured", "authenticated", "fault")
 
 @dataclass(frozen=True, kw_only=True)
 class PortParameters:
-    """What a node behind a MAC is built for.
+    """The sizes of a node behind a MAC.
 
     Attributes:
         node: Parameters of the node.
@@ -65,7 +65,7 @@ class PortTop(TopLevel):
     which pulses, and `fault`.
 
     Args:
-        parameters: What to build.
+        parameters: The sizes to build.
         management: The component `afflux_hdl.management.management.Management`, or one with its
             members; None: the host's streams and the registers have ports, as the node's.
     """

@@ -1,4 +1,4 @@
-"""What the engine costs in hardware: synthesis with Yosys, place and route with nextpnr.
+"""The engine's cost in hardware: synthesis with Yosys, place and route with nextpnr.
 
 `python -m afflux_hdl.synthesis` writes `build/synth.json`; see `docs/cost.md`.
 """

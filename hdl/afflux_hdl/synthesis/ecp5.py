@@ -33,7 +33,7 @@ PARAMETERS = Parameters(bus_bits=32, workers=8, lanes=5, jobs=2, slots=16)
 
 DEVICE = "LFE5UM5G-45F-8CABGA381"
 # The analytical placer "static" needs a fifth less wire than the default "heap", whose placements
-# no router could finish. What is late after that, router2 lays anew.
+# no router could finish. Nets that are late after that, router2 lays anew.
 METHOD = ("--placer", "static", "--router", "router2", "--tmg-ripup")
 ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", *METHOD)
 
@@ -46,7 +46,7 @@ TARGET_MHZ = 125
 
 DISTRIBUTED = ("operations.fifo.storage", "delivery_queue.entries", "counters.bank.shown")
 """Memories that are made of LUTs here. An ECP5 block RAM gives its data out late after the clock,
-and what these hold goes through logic at once. They are small.
+and data of these memories goes through logic at once. They are small.
 """
 
 NEVER_BOTH = ("receive.summaries.fifo.storage",)

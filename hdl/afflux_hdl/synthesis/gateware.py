@@ -1,4 +1,4 @@
-"""What names a gateware, so that a figure can say which one it is of."""
+"""The name of a gateware, so that a figure can say which one it is of."""
 
 import hashlib
 

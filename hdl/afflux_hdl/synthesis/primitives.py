@@ -1,4 +1,4 @@
-"""What the primitives of the UltraScale+ netlist are: how many LUTs, and which paths lead through.
+"""Primitives of the UltraScale+ netlist: their number of LUTs, and the paths through them.
 
 The primitives are those of AMD's UltraScale Architecture Libraries Guide (UG974) that Yosys emits.
 """

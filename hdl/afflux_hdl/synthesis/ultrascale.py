@@ -19,7 +19,7 @@ __all__ = ["U50", "Device", "count", "memories", "misplaced", "report", "script"
 
 @dataclass(frozen=True)
 class Device:
-    """What a device has. Block RAMs are those of 36 kbit."""
+    """The resources of a device. Block RAMs are those of 36 kbit."""
 
     lut: int
     ff: int
@@ -32,7 +32,7 @@ U50 = Device(lut=871_680, ff=1_743_360, bram=1_344, uram=640, dsp=5_952)
 """XCU50 of the Alveo U50: AMD's data sheet DS965."""
 
 WIRE_PS = 1000
-"""What a wire costs when LUTs are chosen, in the unit of Yosys' table, the 7 series' picoseconds.
+"""The cost of a wire when LUTs are chosen, in the unit of Yosys' table, the 7 series' picoseconds.
 
 Its own 300 belongs to LUTs of the 7 series, which take up to 640. In UltraScale+ LUTs have become
 several times faster and wires have not, so levels count for more.

@@ -7,7 +7,7 @@ __all__ = ["ALVEO", "Alveo", "Cage"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cage:
-    """A QSFP28 cage, and what of the FPGA is behind it.
+    """A QSFP28 cage, and the part of the FPGA behind it.
 
     Attributes:
         core: Site of the CMAC beside the cage's transceivers.

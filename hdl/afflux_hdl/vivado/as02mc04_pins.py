@@ -21,7 +21,7 @@ class Pin:
         site: Name of the pin.
         standard: I/O standard; None at a transceiver.
         pullup: Whether it has a pull-up in the FPGA.
-        what: What is at its other end.
+        what: The part at its other end.
     """
 
     port: str
@@ -69,4 +69,4 @@ UNUSED = (
     "management buses of both modules, and of the card's own memory",
     "PCIe",
 )
-"""What the card has besides, which this project leaves alone."""
+"""Other parts of the card, which this project leaves alone."""

@@ -94,8 +94,8 @@ def constraints(crossings: Crossings, prefix: str) -> str:
 _TEXT = """\
 # Crossings between clocks. Generated from the Verilog, which names each of these instances.
 
-# Counts in Gray code. Two of their bits may be less than a cycle apart: then what is sampled is
-# the count before a change or behind it.
+# Counts in Gray code. Two of their bits may be less than a cycle apart: then the sampled value is
+# the count before a change or after it.
 foreach crossing {{
 {synchronisers}}} {{
     set first [get_cells -quiet "$crossing/stage0_reg*"]

@@ -51,7 +51,7 @@ _LIMIT_S = 300.0
 """Ten times as long as it takes."""
 
 _PASSING = ("No space left", "Cannot allocate memory", "memory exhausted", "Killed signal")
-"""What compilers and linkers say of the machine, not of what they compile."""
+"""Messages of compilers and linkers about the machine, not about the source."""
 
 
 class AdapterUnavailable(RuntimeError):

@@ -52,7 +52,7 @@ class PythonBackend(Backend):
         if not options.asyncOp and isinstance(work, FinishedWork):
             # Nobody waits for it, and handing it over would cost a tenth of a small one.
             return None
-        # What DDP's built-in FP16 hook sums.
+        # The type that DDP's built-in FP16 hook sums.
         if tensors[0].dtype is torch.float16:
             return _TypedWork(work, tensors)
         return work

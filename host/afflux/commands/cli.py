@@ -59,8 +59,8 @@ def _drop_output() -> None:
 
 
 def _keep_standard_files() -> None:
-    # Whoever has closed standard output would get what is written there into the next file that
-    # is opened: the registers of a card, or a lock.
+    # If standard output is closed, its lines would go to the next file that is opened: the
+    # registers of a card, or a lock.
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,4 +1,4 @@
-"""What stands behind a process group of torch."""
+"""Find the backend of a process group of torch."""
 
 from typing import Any
 

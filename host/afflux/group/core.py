@@ -68,7 +68,7 @@ class Group(BackendMethods):
         form: Meets the other ranks, and makes what the group consists of.
 
     Attributes:
-        observers: What its calls are reported to.
+        observers: Its calls are reported to them.
 
     Raises:
         AffluxError: The group's ranks do not all reach the aggregator; at every rank.
@@ -92,7 +92,7 @@ class Group(BackendMethods):
         self._parts = parts
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
-        # What must live as long as the group.
+        # The objects that must live as long as the group.
         self.held: list[Any] = []
         try:
             self.settings = settings_for(membership.pg_options)
@@ -196,7 +196,7 @@ class Group(BackendMethods):
 
     @property
     def error_kind(self) -> str:
-        """What has ended the group, as a name of torch's `ErrorType`."""
+        """The error that has ended the group, as a name of torch's `ErrorType`."""
         return error_kind(self.failure)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:

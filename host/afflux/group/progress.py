@@ -117,8 +117,8 @@ class Progress:
         # A signal handler may run, and use it, in the middle of any line.
         self._tasks: queue.SimpleQueue[_Task | _News | _Woken | None] = queue.SimpleQueue()
         self._counting = threading.RLock()
-        # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
-        # been submitted and whose callbacks have not returned.
+        # The thread that has it may use reducer and Gloo. Its count of pending operations is of
+        # those that have been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._outside = Outside(notices, self.turn, lost)
         self._shutdown = Shutdown(notices, self.turn, give_up, has_failed, rank, size)
@@ -147,12 +147,12 @@ class Progress:
     def submit(self, call: str, waits: bool, step: Step, *arguments: Any) -> PendingWork:
         """Queue an operation.
 
-        A future's callback runs in the progress thread. What it submits is carried out at once,
-        before what other threads have queued: that is the only place in the order which is the same
-        at every rank.
+        A future's callback runs in the progress thread. Calls that it submits are carried out at
+        once, before those that other threads have queued: that is the only place in the order which
+        is the same at every rank.
 
         Args:
-            call: What is asked for, for messages.
+            call: The call, for messages.
             waits: Whether the call is a synchronous one: if its wait is broken off, as by Ctrl-C,
                 the operation is given up, and the group with it.
             step: Carries it out.
@@ -171,10 +171,10 @@ class Progress:
         return task.work
 
     def outside(self, call: str, step: Callable[[], None], timeout_s: float) -> None:
-        """Do what is no operation of the group's, when those that were asked for before are over.
+        """Carry out a task, which does not count as an operation, after all earlier ones.
 
         Args:
-            call: What is asked for, for messages.
+            call: The call, for messages.
             step: Does it. Its errors end nothing.
             timeout_s: How long to wait for the turn.
 

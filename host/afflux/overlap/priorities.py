@@ -46,15 +46,15 @@ FUSE_BYTES = 256 << 10
 
 
 class Priorities:
-    """The state of `priorities_hook`: a model's gradients, their order, and who sums them.
+    """The state of `priorities_hook`: a model's gradients, their order, and their carrier.
 
     Collective: all ranks make one, of the same model, with the same arguments.
 
     Args:
         ddp: The model. Its communication hook is to be this one's.
-        optimizer: What changes its parameters, one or several; their steps are deferred. None: no
-            step is, and the backward pass ends when everything is averaged.
-        message_bytes: Most bytes of a message. What is sent cannot be overtaken.
+        optimizer: Changes its parameters, one or several; their steps are deferred. None: no step
+            is, and the backward pass ends when everything is averaged.
+        message_bytes: Most bytes of a message. A message that is being sent cannot be overtaken.
         fuse_bytes: Most bytes of a message with several parameters: it waits for the last of them.
         order: All parameters, the one that is needed first at the front. None: as the first forward
             pass takes them.
@@ -62,8 +62,8 @@ class Priorities:
             of the backward pass.
         group: Over the same ranks as the model's, for this alone. None: one is made, of the same
             backend, with the environment's settings.
-        compressor: Averages a part of each message; what a biased one leaves is added to the next
-            gradient of the same parameters. Used for this alone. None: all of it is averaged.
+        compressor: Averages a part of each message; the remainder of a biased one is added to the
+            next gradient of the same parameters. Used for this alone. None: all of it is averaged.
         any_optimizer: Whether to take optimisers of kinds that are not known: each must treat each
             parameter by itself, and keep no reference to its gradient.
         observe: Whether to record spans for `write_timeline`, and how long layers compute.

@@ -63,8 +63,8 @@ class GoldenEngine(JobTable):
     """An aggregator without time: each received frame is answered before the next one comes.
 
     Args:
-        workers, lanes, jobs, slots: What the engine is built for: greatest N, greatest F, number of
-            jobs, slots of all jobs.
+        workers, lanes, jobs, slots: The engine's sizes: greatest N, greatest F, number of jobs,
+            slots of all jobs.
         mac, address, port: The engine's own endpoint.
 
     Attributes:

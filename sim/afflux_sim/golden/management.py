@@ -115,7 +115,7 @@ class GoldenManagement:
         return frame[6:12] + self.mac + b"\x08\x00" + bytes(ip) + udp + payload
 
     def _where(self, frame: bytes, bad: bool) -> str | None:
-        """Return what a frame counts as; None if it is a request to look at."""
+        """Return the counter of a frame; None if it is a request to look at."""
         ours = (
             not bad
             and not self.fault

@@ -124,7 +124,7 @@ def run_unkindly(
         workers: All workers of the job.
         tensors: One for each worker.
         dtype: Type of their elements.
-        reduction: What is done with them.
+        reduction: The reduction to apply.
         choose: Draws which of the frames on the way moves next, and what becomes of it.
         loss: Probability that a frame which moves is lost.
         duplication: Probability that it also stays on the way.
@@ -145,7 +145,7 @@ def run_unkindly(
         on_the_way += [(None, frame) for worker in workers for frame in worker.frames_to_send()]
         waiting = [(worker, slot) for worker in workers for slot in worker.outstanding]
         if not waiting:
-            # What is left arrives late, when it must change nothing.
+            # The remaining packets arrive late, when they must change nothing.
             for receiver, frame in on_the_way:
                 if receiver is None:
                     deliver(receive(frame), workers)

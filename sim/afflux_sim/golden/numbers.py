@@ -1,4 +1,4 @@
-"""What numbers mean to the workers: `docs/protocol.md` section 8, as a reference for every codec.
+"""The workers' number formats: `docs/protocol.md` section 8, as a reference for every codec.
 
 `all_reduce` defines the bits that every implementation returns, without packets or rounds. The
 functions above it are the steps that a worker needs to get there through packets.

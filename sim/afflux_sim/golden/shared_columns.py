@@ -20,7 +20,7 @@ class SharedColumns:
     """One worker's part in the jobs of K aggregators.
 
     Args:
-        workers: What the worker is at each, in the order on which all workers have agreed.
+        workers: The worker's number at each, in the order on which all workers have agreed.
     """
 
     def __init__(self, workers: Sequence[GoldenWorker]) -> None:

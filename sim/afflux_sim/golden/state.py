@@ -1,4 +1,4 @@
-"""What the aggregator of `docs/protocol.md` keeps: its jobs, their slots, their versions.
+"""The state of the aggregator of `docs/protocol.md`: its jobs, their slots, their versions.
 
 Section 5.1, with the group of section 5.5 and the parent of section 5.6.
 """

@@ -1,7 +1,7 @@
 """The worker as `docs/protocol.md` sections 3, 4, 6 and 9 state it, without timers.
 
-Whoever drives it moves the frames: `frames_to_send` hands over what is to be sent, `receive` takes
-what arrives, `retransmit` stands for a timer that has run out. That makes it a peer for any engine
+Its driver moves the frames: `frames_to_send` hands over the outgoing ones, `receive` takes those
+that arrive, `retransmit` stands for a timer that has run out. That makes it a peer for any engine
 with frames at its interface, and leaves loss, duplication and reordering to the driver.
 """
 
@@ -58,7 +58,7 @@ def fingerprint(
 
 @dataclass
 class SlotProgress:
-    """What a worker keeps for an active slot during an operation.
+    """A worker's state of an active slot during an operation.
 
     `columns` holds for each lane the look-ahead words of the visits still to come, `agreed` the
     words of the latest result (None in the opening round), `frame` the outstanding packet.
@@ -192,7 +192,7 @@ class GoldenWorker:
         Args:
             tensor: This worker's tensor, whole.
             dtype: Type of its elements.
-            reduction: What is done.
+            reduction: The reduction to apply.
             encoding: The tensor's blocks, which the parts of an operation share.
             share: Number of this aggregator, and of how many that share the columns.
             slots: The least slot count of their jobs. By default that of the own job.
@@ -259,7 +259,7 @@ class GoldenWorker:
         return self._frame(self._packet(PROBE, slot, (0,) * LANES, {}))
 
     def receive(self, frame: bytes) -> None:
-        """Take one whole Ethernet frame; what is not for this worker changes nothing."""
+        """Take one whole Ethernet frame; a frame that is not for this worker changes nothing."""
         if not self._is_ours(frame):
             return
         packet = parse_packet(frame)

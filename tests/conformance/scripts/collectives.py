@@ -26,7 +26,7 @@ def broadcast(rank: int, size: int, backend: str) -> Any:
 
 @script(bound=FLOAT_SUM)
 def reduce(rank: int, size: int, backend: str) -> Any:
-    """Sum and maximum at one rank; what the others hold is not defined."""
+    """Sum and maximum at one rank; the others' tensors are undefined."""
     total, greatest = sample(rank, 100), sample(rank, 100)
     dist.reduce(total, 0)
     dist.reduce(greatest, size - 1, op=dist.ReduceOp.MAX)

@@ -95,7 +95,7 @@ def sequence_numbers(rank: int, size: int, backend: str) -> Any:
 def destroyed_and_made_again(rank: int, size: int, backend: str) -> Any:
     """End the default group and make another in the same processes, twice."""
     store = _store()
-    # Who leaves before the others have come fails them, with Gloo too.
+    # A rank that leaves before the others have come fails them, with Gloo too.
     dist.barrier()
     dist.destroy_process_group()
     values = []

@@ -107,7 +107,7 @@ def data_loader_workers(rank: int, size: int, backend: str) -> Any:
     """Load data with forked workers while collectives go on."""
     data = TensorDataset(torch.arange(40))
     seen = []
-    # What a program of one's own has by default; these ranks come from a fork server.
+    # The default of a program of one's own; these ranks come from a fork server.
     loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context="fork")
     for (batch,) in loader:
         total = batch + rank

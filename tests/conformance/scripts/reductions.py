@@ -1,4 +1,4 @@
-"""What all_reduce computes: each operation, each type, and what is refused."""
+"""The results of all_reduce: each operation, each type, and refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What ranks are told when another is late, missing, or calls something else."""
+"""The errors of ranks when another is late, missing, or calls something else."""
 
 import contextlib
 import time

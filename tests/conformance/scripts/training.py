@@ -1,4 +1,4 @@
-"""What training loops and their libraries do around the model, written out without them."""
+"""The steps of training loops and their libraries around the model, written out without them."""
 
 from typing import Any
 

@@ -97,8 +97,8 @@ struct Pins {
             reinterpret_cast<uint8_t*>(&(model).name##_tready), index                           \
     }
 
-// What stands before a stream into the box. With a depth, frames arrive at their own pace in a buffer
-// of so many beats, as those of the receive adapter; one that does not fit is dropped whole.
+// The driver of a stream into the box. With a depth, frames arrive at their own pace in a buffer of
+// so many beats, as those of the receive adapter; one that does not fit is dropped whole.
 struct Source {
     Pins pins;
     std::vector<Beat> beats{};
@@ -146,7 +146,7 @@ struct Source {
     bool is_empty() const { return beats.empty() && buffer.empty(); }
 };
 
-// What stands behind a stream out of the box.
+// The receiver of a stream out of the box.
 struct Sink {
     Pins pins;
     std::vector<Beat> beats{};
@@ -269,7 +269,7 @@ public:
     std::string m_error;
 
 private:
-    // What the fast clock's edge will see of the register port.
+    // The register port at the fast clock's edge.
     void sample_registers() {
         if (!m_busy) return;
         if (m_aw && m_model.s_axil_awready) m_aw = false;

@@ -81,7 +81,7 @@ class Received:
 
     Attributes:
         frame: Its bytes.
-        src, dst: What came with it.
+        src, dst: The fields that came with it.
         first, end: Cycles of its first and last beat.
     """
 
@@ -158,7 +158,7 @@ class SimulatedBox:
     of the scenarios it is its port 0 and its node 0.
 
     Args:
-        parameters: What it is built for.
+        parameters: Its sizes.
         plugin: The text that the shell includes; `None`: that of the plugin.
         planted: Verilog of a box with a bug.
         powered: Go through the reset.

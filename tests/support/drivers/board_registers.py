@@ -12,7 +12,7 @@ class BoardRegisters:
     Attributes:
         engine: The engine behind the lower registers.
         there: Whether there is a board: of one that is gone, all registers read as ones.
-        failure: What each access raises; None: nothing.
+        failure: The error that each access raises; None: nothing.
     """
 
     def __init__(self, address: int = 0, port: int = 0) -> None:

@@ -22,7 +22,7 @@ from tests.support.planting import Bug
 __all__ = ["CAUGHT", "catches"]
 
 CAUGHT = (AssertionError, AffluxError, IndexError, ValueError, RuntimeError)
-"""What a bug may look like: wrong bits or counts, an impossible packet, no end, a crash."""
+"""The signs of a bug: wrong bits or counts, an impossible packet, no end, a crash."""
 
 CAUGHT_STATUS = 3
 LIMIT_S = 240

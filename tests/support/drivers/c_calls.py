@@ -60,7 +60,7 @@ class CCalls:
     """A user of the capsule, which it keeps.
 
     Args:
-        capsule: What `SharedWorker.calls` returns.
+        capsule: The result of `SharedWorker.calls`.
     """
 
     def __init__(self, capsule: Any) -> None:

@@ -36,7 +36,7 @@ auto guarded(Call call) -> decltype(call()) {
 
 extern "C" {
 
-// What the last call threw; empty if nothing.
+// The error of the last call; empty if nothing.
 const char* engine_problem() {
     return problem.c_str();
 }

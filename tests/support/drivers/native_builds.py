@@ -39,7 +39,7 @@ def link(output: Path, inputs: Sequence[Path], parts: Sequence[str], *options: s
 
     Args:
         output: The library or program.
-        inputs: Sources and objects. What they define is not taken from the parts.
+        inputs: Sources and objects. Their definitions are not taken from the parts.
         parts: Libraries of `make native` by name, each before those that it uses.
         options: Of the compiler, in addition.
     """

@@ -38,7 +38,7 @@ def reduce(tensors: Sequence[NDArray], dtype: wire.Dtype, reduction: Reduction) 
     count = len(tensors[0])
     exponents, copies = [], []
     for tensor in tensors:
-        # What is absent is not copied, and must not be read.
+        # Absent blocks are not copied, and must not be read.
         copy = np.full(blocks_of(count) * wire.BLOCK_ELEMENTS, 0x55, tensor.dtype)
         found = np.empty(blocks_of(count), np.uint8)
         _native.scan_copy(int(dtype), tensor, copy, found)

@@ -18,7 +18,7 @@ NOTICED = (
     ValueError,
     pytest.fail.Exception,
 )
-"""What a test raises that notices a bug; what fails in a server's thread is seen by its client."""
+"""The error of a test that notices a bug; a failure in a server's thread is seen by its client."""
 
 _MODULES = (line_codes, channel, client, peers, conversation, jobs, control_server, server)
 
@@ -32,7 +32,7 @@ def plant(
         patch: Takes the bug out again.
         module: The module.
         right: The text.
-        wrong: What is there instead.
+        wrong: The text that is there instead.
         others: More modules that have imported from it.
     """
     assert module.__file__ is not None

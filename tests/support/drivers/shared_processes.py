@@ -26,7 +26,7 @@ _PATIENCE_S = 120
 
 
 class Rank:
-    """What runs in a process: one method for each thing to ask for."""
+    """The program of a process: one method for each request."""
 
     def __init__(self) -> None:
         self.group: Any = None

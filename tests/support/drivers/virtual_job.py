@@ -34,7 +34,7 @@ NEVER = float("inf")
 
 
 class Fate(Enum):
-    """What the network does to a packet."""
+    """The network's action on a packet."""
 
     DELIVER = "deliver"
     LOSE = "lose"
@@ -49,7 +49,7 @@ class Stuck(AssertionError):
 
 @dataclass(frozen=True)
 class Parent:
-    """An aggregator above a job, and what the job is there.
+    """An aggregator above a job, and the job's place there.
 
     Attributes:
         endpoint: Its MAC address, IPv4 address and UDP port.
@@ -259,14 +259,14 @@ class VirtualNetwork:
         late_s: Mapping[int, float] | None = None,
         in_place: bool = False,
     ) -> list[np.ndarray]:
-        """One operation at all ranks. What `fates` does not reach is delivered at once.
+        """One operation at all ranks. Packets that `fates` does not reach are delivered at once.
 
         A rank in `late_s` calls the operation so many virtual seconds after the others. In place,
         the results are where the tensors were.
 
         Raises:
             Stuck: If it is not over after `patience_s` virtual seconds.
-            AffluxError: What an operation raises.
+            AffluxError: The error of an operation.
         """
         fate = iter(fates)
         operations = [
@@ -306,7 +306,7 @@ class VirtualNetwork:
                     if operation.next_timer <= self.now:
                         for datagram in operation.expire(self.now):
                             self._send(rank, datagram, fate)
-        # What still flies goes on into the next operation, as it would in a network.
+        # Packets in flight go on into the next operation, as they would in a network.
         return [operation.result() for operation in operations]
 
     def _launch(self, target: int | str, packet: bytes, fates: Iterator[Fate]) -> None:

@@ -1,4 +1,4 @@
-"""A simulated board at a network's switch, and what the kernel behind its host port gets to see."""
+"""A simulated board at a network's switch, and the frames that the kernel at its host port sees."""
 
 import contextlib
 import socket
@@ -48,7 +48,7 @@ def plugged(network: Network, *options: str) -> Iterator[str]:
 
 
 class Overheard:
-    """What the kernel of a board's host has received from the host port."""
+    """The frames that the kernel of a board's host has received from the host port."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener

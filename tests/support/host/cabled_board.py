@@ -21,7 +21,7 @@ _SLICE_S = 10e-6
 _QUIET_S = 100e-6
 _START_S = 5e-3
 _WIRE_BYTES = 32 << 10
-"""So much may wait on the wire to the board; what comes beyond that waits in the kernel."""
+"""So much may wait on the wire to the board; frames beyond that wait in the kernel."""
 
 
 @contextlib.contextmanager

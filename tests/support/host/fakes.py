@@ -30,7 +30,7 @@ class FakeReducer:
         comparison: See `Reducer`.
 
     Attributes:
-        done: What it was asked for: "run all_reduce sum", "agree", …
+        done: The requests to it: "run all_reduce sum", "agree", …
         trouble: Raised by the next operation, if it is an exception; called, if it is a function.
     """
 

@@ -13,11 +13,11 @@ WAIT_S = 20.0
 
 
 class LocalGroup:
-    """What the ranks of a group share.
+    """The state that the ranks of a group share.
 
     Args:
         size: Ranks.
-        way: What is said to carry their sums.
+        way: The stated carrier of their sums.
     """
 
     def __init__(self, size: int, way: Way = Way.MEMORY) -> None:

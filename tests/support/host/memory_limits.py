@@ -49,7 +49,7 @@ def memory_limit(limit: int) -> Iterator[Path]:
 
 
 def join(group: Path) -> None:
-    """Put this process into a group. What it has touched before is not counted."""
+    """Put this process into a group. Memory that it has touched before is not counted."""
     (group / "cgroup.procs").write_text(str(os.getpid()))
 
 

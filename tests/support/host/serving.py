@@ -22,7 +22,7 @@ def start(
         options: More options of `afflux serve`.
         engine: Which one; of a device, with its URL.
         stdin: Its standard input.
-        program: What Python runs.
+        program: The program that Python runs.
         place: A host of a network where it runs; it listens at that host's address, unless the
             options name another, and asks for no secret.
     """

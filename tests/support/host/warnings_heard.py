@@ -1,4 +1,4 @@
-"""What Afflux warns its users of, as the tests hear it."""
+"""Afflux's warnings to its users, as the tests hear them."""
 
 import logging
 

@@ -90,7 +90,7 @@ class PortedEngine(VerilatedEngine):
     """An engine each end of which sits behind the port that `port_rules.port_of` says.
 
     It sees to the ports of all that leaves, until a `ComingFrame` has come by another one: then
-    whoever sends such frames knows alone where answers belong.
+    only the sender of such frames knows where answers belong.
     """
 
     _model: int

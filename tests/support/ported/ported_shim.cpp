@@ -85,7 +85,7 @@ thread_local PortedModel* PortedModel::newest = nullptr;
 }  // namespace
 
 #define VAffluxEngine PortedModel
-// What it includes by that name is here already.
+// Its include by that name is here already.
 #include "../../../sim/afflux_sim/rtl/shim.cpp"
 #undef VAffluxEngine
 

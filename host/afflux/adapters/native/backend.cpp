@@ -68,7 +68,7 @@ c10::intrusive_ptr<c10d::Backend> AffluxBackend::gloo() const {
 }
 
 bool AffluxBackend::may_go_now(const Asked& asked) const {
-    // What an asynchronous call asks of Gloo alone is queued.
+    // A request of an asynchronous call to Gloo alone is queued.
     return (calls_ != nullptr || (only_gloo_ && !asked.async)) && asked.simple &&
            !observed.load() && getpid() == process_;
 }

@@ -85,9 +85,9 @@ class AffluxBackend : public c10d::Backend {
     WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
 #ifdef C10D_BACKEND_HAS_HOOKS
-    // From 2.14 on torch calls these, and has the old names for who overrides only those. It knows
-    // such a one by a mark that the thread has during the call, so a call within the call, of a
-    // signal handler, would be taken for a method that nobody overrides.
+    // From 2.14 on torch calls these, and has the old names for code that overrides only those. It
+    // knows such a one by a mark that the thread has during the call, so a call within the call, of
+    // a signal handler, would be taken for a method that nobody overrides.
     WorkPointer all_gather_single(at::Tensor& output, at::Tensor& input,
                                   const c10d::AllgatherOptions& options) override {
         return _allgather_base(output, input, options);

@@ -1,4 +1,4 @@
-// Who is told that a group's operations have ended: torch's flight recorder, from 2.15 on.
+// The listener to the end of a group's operations: torch's flight recorder, from 2.15 on.
 #pragma once
 
 #include <torch/headeronly/version.h>

@@ -1,4 +1,4 @@
-// What torch asks of a group as a whole: its timeout, its end, its parts, whether it has failed.
+// Torch's requests to a group as a whole: its timeout, its end, its parts, whether it has failed.
 #include <unistd.h>
 
 #include "backend.hpp"
@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Backend> AffluxBackend::split(
 }
 
 c10d::ErrorType AffluxBackend::getError() {
-    // Whoever asks asks often: most answers need no Python.
+    // Callers ask often: most answers need no Python.
     if (!turn_->closed.load() || getpid() != process_) return c10d::ErrorType::SUCCESS;
     const auto kind =
         with_python([&] { return core_.get().attr("error_kind").cast<std::string>(); });

@@ -44,7 +44,7 @@ inline const char* name_of(Method method) {
     return kMethodNames[static_cast<std::size_t>(method)];
 }
 
-// What tells kinds of calls apart.
+// The key of a kind of calls.
 struct Kind {
     static constexpr std::size_t kMostDimensions = 8;
 
@@ -89,7 +89,7 @@ enum class Way : std::uint8_t { Native, Gloo, Python };
 struct Known {
     PythonObject python;  // afflux.group.core.KnownCall
     Text text;
-    Way way = Way::Python;     // who does it
+    Way way = Way::Python;     // its carrier
     afflux_request request{};  // without tensors
     std::uint64_t agreed = 0;  // for Gloo: what must be the same at all ranks
     std::size_t bytes = 0;     // of the tensors

@@ -1,4 +1,4 @@
-// What Python sees of the C++ adapter.
+// The C++ adapter's interface to Python.
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.hpp"

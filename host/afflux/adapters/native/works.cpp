@@ -57,8 +57,8 @@ bool PendingWork::end(std::vector<at::Tensor> tensors, PythonObject error) {
     return true;
 }
 
-// Whoever has waited may ask the future at once, so it ends first. Its callbacks run meanwhile, and
-// find that the Work is over in their thread.
+// A thread that has waited may ask the future at once, so it ends first. Its callbacks run
+// meanwhile, and find that the Work is over in their thread.
 void PendingWork::be_over() {
     {
         const std::scoped_lock lock(mutex_);

@@ -43,7 +43,7 @@ def _nothing() -> None:
 
 @dataclass
 class Entry:
-    """What is timed for one contender.
+    """The timed calls of one contender.
 
     Attributes:
         key: Its name in the result.

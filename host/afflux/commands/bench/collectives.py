@@ -23,7 +23,7 @@ _ALIGNMENT_BYTES = 16
 
 @dataclass(frozen=True)
 class Collective:
-    """What is known of a collective before anything runs.
+    """The facts about a collective that are known before anything runs.
 
     Attributes:
         name: In the command line and in rows.
@@ -86,8 +86,8 @@ class Trial:
         restore: Makes the data what they were before the first call.
         check: Returns how many elements of this rank's result are wrong after `restore` and one
             call.
-        result: What the call writes.
-        source: What it reads; `result` itself, or a part of it, if it works in place.
+        result: The tensor that the call writes.
+        source: The tensor that it reads; `result` itself, or a part of it, if it works in place.
         batch: Most calls between restorations; 0: any number.
         same_at_all: Whether all ranks get the same result.
     """
@@ -119,7 +119,7 @@ def prepare(
 
     Args:
         collective: One of COLLECTIVES.
-        contender: Whose calls they are.
+        contender: The owner of the calls.
         inputs: Of `Collective.count` elements.
         op: "sum", "avg", "max" or "min", where it reduces.
         rank: Own rank.

@@ -37,7 +37,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
 
     Args:
         parser: Reports errors in the options.
-        arguments: What it has read.
+        arguments: The parsed command line.
         own: The same as words, for ranks that are started here.
     """
     options = read_options(parser, arguments)

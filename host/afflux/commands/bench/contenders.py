@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 COMPARED = ("gloo", "mpi")
-"""What --compare takes."""
+"""The values of --compare."""
 
 _REDUCE_OPS = {
     "sum": dist.ReduceOp.SUM,

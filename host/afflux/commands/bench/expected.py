@@ -38,7 +38,7 @@ def wrong_elements(
 
     Args:
         result: Of shape (inputs.count,).
-        inputs: What the ranks contributed.
+        inputs: The ranks' contributions.
         op: "sum", "avg", "max" or "min".
         of_engine: Whether they are our engine's numbers, right to the bit; others are right within
             the bound of serial summation.

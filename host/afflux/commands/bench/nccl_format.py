@@ -2,8 +2,8 @@
 
 algbw is the tensor's bytes divided by the time; busbw is algbw times a factor, 2(n−1)/n for
 all_reduce, which counts what a ring would move over each link (in-network aggregation moves less,
-and may exceed a link's rate in it). What nccl-tests does not have goes into lines that begin with
-#.
+and may exceed a link's rate in it). Figures that nccl-tests does not have go into lines that begin
+with #.
 """
 
 import math

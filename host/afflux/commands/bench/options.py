@@ -41,7 +41,7 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to measure. Sizes are in bytes, as given; they are rounded to whole elements."""
+    """The measurement to run. Sizes are in bytes, as given; they are rounded to whole elements."""
 
     collective: str
     sizes: tuple[int, ...]

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             return listing.run(arguments, key_of(arguments))
         return _SUBCOMMANDS[arguments.action][0](arguments, _opener(arguments))
     except BrokenPipeError:
-        # Whoever reads wants no more, as `head` does: that is no error of a device.
+        # A reader wants no more, as `head` does: that is not an error of a device.
         raise
     except (AffluxError, WriteRefused, ValueError, OSError) as error:
         print(f"afflux device {arguments.action}: {error}", file=sys.stderr)

@@ -70,7 +70,7 @@ def _watch(arguments: argparse.Namespace, device: Device) -> None:
     before, start = _read(device, arguments.sysfs), time.monotonic()
     due, done = start, 0
     while arguments.times is None or done < arguments.times:
-        # Not in step for ever: who was stopped for an hour does not read all that once.
+        # Not in step for ever: a process that was stopped for an hour does not read all that once.
         due = max(due + arguments.watch, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
         after, now = _read(device, arguments.sysfs), time.monotonic()

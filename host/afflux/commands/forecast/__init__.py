@@ -1,1 +1,1 @@
-"""What the data path between hosts costs this machine, and how many cores a port takes."""
+"""The cost of the data path between hosts on this machine, and the cores that a port takes."""

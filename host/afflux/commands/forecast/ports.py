@@ -13,7 +13,7 @@ RATES_GBIT = (10.0, 25.0, 100.0)
 """Of ports."""
 
 LANES = {5: "MTU 1,500", 16: "jumbo frames"}
-"""Lanes that are measured, and what they are for."""
+"""The numbers of lanes to measure, and their purpose."""
 
 _GAP_BYTES = 24
 """Preamble, check sequence and gap of an Ethernet frame."""
@@ -24,7 +24,7 @@ _REPEATS = 3
 
 @dataclass(frozen=True)
 class Forecast:
-    """What was measured with packets of so many lanes, and what follows.
+    """A measurement with packets of so many lanes, and its consequences.
 
     Attributes:
         lanes: Blocks of a packet.

@@ -1,4 +1,4 @@
-"""What each stage of the data path costs alone, by the code that does it in a job.
+"""The cost of each stage of the data path alone, by the code that runs it in a job.
 
 Costs are seconds of processor time for a byte of the tensor, or of the tensors of all workers that
 pass an aggregator. Nothing leaves the machine.
@@ -57,7 +57,7 @@ class Stages:
 
     @property
     def without_offloads(self) -> float:
-        """What a byte costs more that is sent, and received, in packets of their own."""
+        """The additional cost of a byte that is sent, and received, in packets of its own."""
         return max(0.0, self.send_uncut + self.receive_unjoined - self.send - self.receive)
 
 

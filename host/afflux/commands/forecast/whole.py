@@ -1,4 +1,4 @@
-"""What a whole all-reduce costs its ranks and its aggregator, over the loopback interface.
+"""The cost of a whole all-reduce at its ranks and its aggregator, over the loopback interface.
 
 Ranks and aggregator are threads of this process, with the sockets and the code that they have in a
 job. Costs are of processor time, so it does not matter how many cores they share.
@@ -32,7 +32,7 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Whole:
-    """What the calls took: seconds, for a byte of a rank's tensor unless otherwise said.
+    """The calls' cost: seconds, for a byte of a rank's tensor unless otherwise said.
 
     Attributes:
         worker: Processor time of a rank.

@@ -1,4 +1,4 @@
-"""The network interfaces of this machine, and what a packet to them may hold."""
+"""The network interfaces of this machine, and their largest packets."""
 
 import contextlib
 import fcntl

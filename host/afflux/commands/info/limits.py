@@ -50,7 +50,7 @@ class Memory:
 
     Attributes:
         machine: All of the machine's.
-        available: What the kernel believes could be had without swapping.
+        available: The kernel's estimate of bytes that could be had without swapping.
         limit: That of the control group; None: no limit.
         shm: Size of /dev/shm, which Afflux does not use; None if it does not exist.
     """
@@ -67,9 +67,9 @@ class SocketBuffers:
 
     Attributes:
         receive_max, send_max: net.core.rmem_max and wmem_max, None if they cannot be read.
-        wanted: What an aggregator asks for.
-        granted: What this process got when it asked for `wanted`: half of what the kernel
-            charges, which counts its own structures too. A privileged process may get more.
+        wanted: The size that an aggregator requests.
+        granted: The size that this process got when it asked for `wanted`: half of the kernel's
+            charge, which counts its own structures too. A privileged process may get more.
     """
 
     receive_max: int | None

@@ -2,9 +2,9 @@
 
 On a slow network both wait for the wire, shards for fewer bytes unless a tensor is dense; on a fast
 one both take processor time, of which Gloo needs less for each byte of a dense tensor. How fast a
-network is shows in no setting of a host, so tensors of some sizes take both ways, in turns. What
-they took decides, for each tensor later, which way it takes (`afflux.group.autotune.path_history`);
-or, if shards are never as fast, that the group goes on with Gloo alone.
+network is shows in no setting of a host, so tensors of some sizes take both ways, in turns. Their
+times decide, for each tensor later, which way it takes (`afflux.group.autotune.path_history`); or,
+if shards are never as fast, that the group goes on with Gloo alone.
 """
 
 import hashlib

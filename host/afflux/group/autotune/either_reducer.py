@@ -6,10 +6,10 @@ A call takes up to three steps:
     sum       by shards, or by Gloo
     end       the result's density is noted
 
-What ranks tell each other is an all-reduce of a few integers, the greatest, through the shards. A
-rank that sums by shards meanwhile, or that is about to do something else than the others, has
-another fingerprint: an error names it at all ranks. Of a rank that is in Gloo meanwhile the others
-learn by the store (`WaitingCalls`).
+The ranks tell each other their news in an all-reduce of a few integers, the greatest, through the
+shards. A rank that sums by shards meanwhile, or that is about to do something else than the others,
+has another fingerprint: an error names it at all ranks. Of a rank that is in Gloo meanwhile the
+others learn by the store (`WaitingCalls`).
 """
 
 import logging
@@ -52,7 +52,7 @@ _SAMPLE = 512
 """Blocks of a result that are looked at."""
 
 _NEWS = 3
-"""Integers of a ledger's news; what each rank is about to do follows them."""
+"""Integers of a ledger's news; each rank's next call follows them."""
 
 _SHARDS = "shards"
 
@@ -73,7 +73,7 @@ class EitherReducer:
     Args:
         shards: The other one.
         fallback: The group's Gloo.
-        rates: What the contest has measured.
+        rates: The measurements of the contest.
         waiting: Tells if ranks wait in different calls.
         rank: Own rank.
         ranks: How many there are.
@@ -213,7 +213,7 @@ class EitherReducer:
             self._places[blocks] = places
         return places
 
-    # What C++ begins never goes by Gloo.
+    # Calls that C++ begins never go by Gloo.
 
     @property
     def native(self) -> "EitherReducer | None":
@@ -322,7 +322,7 @@ class _Call:
         return took_us, density, coming
 
     def _ask(self) -> None:
-        """Tell this rank's news, and what it is about to do."""
+        """Tell this rank's news, and its next call."""
         text = f"{self._plan.text} {self._ledger.state}"
         self._number = zlib.crc32(text.encode()) & _NUMBER_MASK
         coming = self._reducer.density(self._elements) if self._ledger.varies else 0

@@ -1,9 +1,9 @@
 """Which way the tensors of one kind take, by shards or by Gloo: what is known, and what follows.
 
 All ranks must come to the same choice, for one that goes to Gloo alone waits there in vain. So a
-choice follows from what all know alike: the contest's `Rates`, the calls before this one, in their
-order, and what the ranks have told each other with these calls. No clock has a part in it but that
-of a time which all ranks were told.
+choice follows from the facts that all know alike: the contest's `Rates`, the calls before this one,
+in their order, and the news that the ranks have told each other with these calls. No clock has a
+part in it but that of a time which all ranks were told.
 
     first call    as if it were dense
     then          by rates and density, if these leave no doubt
@@ -14,9 +14,9 @@ of a time which all ranks were told.
     densities     that keep changing, as of tensors of one size of which one is dense and another is
                   not: each has a choice of its own, found by the density of what is to be summed
 
-A result of shards has the same bits at all ranks, and so its density is known alike. What Gloo
-gives need not have, and what is to be summed is another at each rank, so the ranks tell each other
-what they found, before some of the calls: that takes as long as a small sum.
+A result of shards has the same bits at all ranks, and so its density is known alike. Gloo's result
+need not have, and the inputs differ at each rank, so the ranks tell each other what they found,
+before some of the calls: that takes as long as a small sum.
 """
 
 import enum
@@ -72,13 +72,13 @@ class _Choice:
     Args:
         rates: The contest's.
         size: Bytes of a tensor.
-        density: What is known of it before the first call.
+        density: The estimate before the first call.
 
     Attributes:
         way: Of the next call.
         reason: Why, in words.
         at: The density for which the choice was made.
-        trial: What the calls of a trial took, in microseconds; None if there is no trial.
+        trial: The time of a trial's calls, in microseconds; None if there is no trial.
     """
 
     def __init__(self, rates: Rates, size: int, density: int) -> None:
@@ -179,8 +179,8 @@ class Ledger:
         varies: Whether densities keep changing, so that the ranks tell each other that of the
             tensor that is to be summed, too.
         calls: By way.
-        news: What this rank has to tell of its last call: microseconds, and the density of its
-            result. Not the same at all ranks.
+        news: This rank's report of its last call: microseconds, and the density of its result. Not
+            the same at all ranks.
     """
 
     def __init__(self, rates: Rates, size: int) -> None:
@@ -222,7 +222,7 @@ class Ledger:
 
     @property
     def state(self) -> str:
-        """What must be the same at all ranks, in words."""
+        """The part that must be the same at all ranks, in words."""
         trial = self._choice.trial
         tried = "" if trial is None else f", trial {len(trial)}"
         return f"by {self.way}, after {self.calls[0]} and {self.calls[1]}{tried}"

@@ -1,4 +1,4 @@
-"""What a contest between shards and Gloo has measured, and what that says of other tensors."""
+"""The measurements of a contest between shards and Gloo, and estimates for other tensors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,12 +1,12 @@
 """Finds out that ranks wait for each other in vain: one in Gloo, say, another in shards.
 
-What goes to the same engine is compared there. Ranks that are in different ones would wait until
-their timeouts. So a rank that has waited for a while writes into the store in which call it waits,
-and reads what the next rank has written; the last rank reads the first one's. If calls differ,
-there are two neighbours whose calls do.
+Calls that go to the same engine are compared there. Ranks that are in different ones would wait
+until their timeouts. So a rank that has waited for a while writes into the store in which call it
+waits, and reads what the next rank has written; the last rank reads the first one's. If calls
+differ, there are two neighbours whose calls do.
 
-An operation may have several waits, one after the other, in different engines. What a rank has
-written stays there, so each says which one of the operation it is, and only the same are compared.
+An operation may have several waits, one after the other, in different engines. A rank's entry stays
+there, so each says which one of the operation it is, and only the same are compared.
 """
 
 import json
@@ -48,10 +48,10 @@ class WaitingCalls:
 
         Args:
             number: Of the group's operation, the same at all ranks.
-            engine: What the call waits for, in words: ranks that wait for the same compare what
-                they call there.
+            engine: The engine for which the call waits, in words: ranks that wait for the same one
+                compare their calls there.
             call: The call, in words.
-            interrupted: What is to be called first.
+            interrupted: The function to call first.
 
         Raises:
             Disagreement: When called: the next rank waits in another call.

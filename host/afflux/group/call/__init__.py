@@ -1,1 +1,1 @@
-"""What a call is: its words, its collectives and tensors, its errors, its turn and its Work."""
+"""A call: its words, its collectives and tensors, its errors, its turn and its Work."""

@@ -11,7 +11,7 @@ __all__ = ["BackendMethods"]
 
 
 class BackendMethods(ABC):
-    """What an adapter calls of a group. All return a Work."""
+    """The methods of a group that an adapter calls. All return a Work."""
 
     @abstractmethod
     def _collective(self, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -13,7 +13,7 @@ __all__ = ["Asked", "Part", "parts_of"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a reducer is asked for: the same for all calls of one kind.
+    """A reducer's task: the same for all calls of one kind.
 
     Attributes:
         collective: "all_reduce", "broadcast", "all_gather" or "reduce_scatter".

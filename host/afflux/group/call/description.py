@@ -1,4 +1,4 @@
-"""What a collective call asks for, in words: for messages, and for ranks to compare."""
+"""The description of a collective call, in words: for messages, and for ranks to compare."""
 
 import zlib
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class KnownCall(NamedTuple):
 
     Attributes:
         text: The call in words.
-        way: Who carries it out: the reducer's "native" calls, "gloo", or "python".
+        way: The carrier: the reducer's "native" calls, "gloo", or "python".
         prepared: The reducer's call; None for others.
         counted: As what a call to Gloo is counted.
         call: The same as Gloo's part of the group takes it.

@@ -33,7 +33,7 @@ class GroupClosed(AffluxError, dist.DistBackendError):
 
 
 class OperationTimeout(DeadlineExceeded, dist.DistBackendError):
-    """A thread has waited in vain: for an operation, or for its turn. What it awaits goes on."""
+    """A thread has waited in vain: for an operation, or for its turn. The operation goes on."""
 
     @classmethod
     def of_wait(cls, call: str, seconds: float) -> "OperationTimeout":

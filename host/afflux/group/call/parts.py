@@ -1,4 +1,4 @@
-"""What an adapter brings to a group: its turn and its Works, in Python or in C++."""
+"""An adapter's parts of a group: its turn and its Works, in Python or in C++."""
 
 from collections.abc import Callable
 from datetime import timedelta

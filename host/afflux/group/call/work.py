@@ -1,4 +1,4 @@
-"""The handle of one collective: what `async_op=True` returns, and what DDP waits for."""
+"""The handle of one collective: `async_op=True` returns it, and DDP waits for it."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from afflux.observe.observers import Observers
 __all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "LateWork", "ObservedTransfer"]
 
 NO_TIMEOUT = timedelta(0)
-"""What torch passes for "wait for ever"."""
+"""The value that torch passes for "wait for ever"."""
 
 
 class _Failure:
@@ -40,7 +40,7 @@ class AffluxWork(dist.Work):
     would take that for tensors.
 
     Args:
-        call: What it does, for messages.
+        call: Its name, for messages.
         may_block: Returns False if the calling thread is the one that would have to do the work.
         give_up: Called with the name of an exception that a signal handler raises in a wait, as
             Ctrl-C does. None if a wait that ends early leaves the operation as it is.
@@ -84,7 +84,7 @@ class AffluxWork(dist.Work):
             self._tensors = tensors
             self._error = error
         try:
-            # First, as whoever has waited may ask the future at once.
+            # First, as a thread that has waited may ask the future at once.
             self._raw.set_result(tensors if error is None else _Failure(error))
         finally:
             self._over = True
@@ -192,7 +192,7 @@ class FinishedWork(dist.Work):
     """One collective that was over before its call returned. Cheap, as small ones are frequent.
 
     Args:
-        tensors: What it wrote.
+        tensors: The tensors that it wrote.
     """
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
@@ -243,7 +243,7 @@ class ObservedTransfer(dist.Work):
 
     Args:
         work: Gloo's.
-        tensors: What is sent or received.
+        tensors: The tensors to send or receive.
         seen: The observation of the call.
         observers: The group's.
     """

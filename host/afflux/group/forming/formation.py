@@ -18,11 +18,11 @@ __all__ = ["Formed", "form"]
 
 
 class Formed(NamedTuple):
-    """What a group consists of at one rank.
+    """The parts of a group at one rank.
 
     Attributes:
         reducer: Carries out its collectives.
-        gloo: What takes its sends and receives.
+        gloo: Carries its sends and receives.
         fallback: Carries out what the reducer does not, by the same Gloo.
         keys: In torch's store; to be released with the group.
         witness: Tells which ranks are gone.

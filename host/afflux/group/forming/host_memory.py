@@ -33,7 +33,7 @@ _GLANCE_S = 0.05
 
 
 class Units(NamedTuple):
-    """What the ranks of a group are to its aggregators: each unit has one worker.
+    """The workers of a group's ranks at its aggregators: each unit has one.
 
     Attributes:
         all: The ranks of each unit, the leader first.
@@ -141,7 +141,7 @@ def _serve(exchange: Exchange, offer: SegmentOffer, ranks: Sequence[int]) -> str
             if exchange.have_parts("memory", [rank]):
                 (reason,) = exchange.parts("memory", [rank], _PATIENCE_S)
                 return f"rank {rank}: {reason}"
-        # Who has heard of it does not come any more.
+        # A rank that has heard of it does not come any more.
         failure = exchange.failure()
         if failure:
             return failure

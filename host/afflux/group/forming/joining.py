@@ -36,7 +36,7 @@ def join_jobs(
         rank: Own.
         settings: Own.
         tickets: Of this rank's jobs.
-        holding: What this rank holds of them.
+        holding: This rank's hold on them.
         units: The ranks that each worker sends for.
         topology: Which way the sums take.
 

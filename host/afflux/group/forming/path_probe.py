@@ -20,7 +20,7 @@ from afflux_hdl.contract import wire
 __all__ = ["LANES", "PathProbe", "Paths", "run_probes"]
 
 LANES = (16, 13, 5, 4)
-"""What is tried: jumbo frames, the 3.5 KB of some network cards, 1,500 bytes, and tunnels."""
+"""The sizes to try: jumbo frames, the 3.5 KB of some network cards, 1,500 bytes, and tunnels."""
 
 Paths = dict[int, int]
 """The most lanes that have come from each other host, by its number."""
@@ -54,7 +54,7 @@ class PathProbe:
 
     Attributes:
         address: Own address and port.
-        found: What has come from the others so far; empty before `begin`.
+        found: The probes that have come from the others so far; empty before `begin`.
 
     Raises:
         OSError: The address cannot be bound.
@@ -108,7 +108,7 @@ class PathProbe:
         sizes = [lanes for lanes in LANES if lanes <= most]
         for lanes in sizes if all_sizes else sizes[:1]:
             header = _HEADER.pack(_MAGIC, self._key, self._own, lanes)
-            # Full buffers lose it, as a network does; and what is too long for a path that has
+            # Full buffers lose it, as a network does; and a packet too long for a path that has
             # reported its MTU meanwhile does not go out.
             with contextlib.suppress(OSError):
                 self._udp.sendto(header.ljust(wire.datagram_bytes(lanes), b"\0"), peer)

@@ -1,4 +1,4 @@
-"""What rank 0 plans for ranks that share no memory, and how each rank makes its reducer of it.
+"""Rank 0's plan for ranks that share no memory, and the reducer that each rank makes of it.
 
 A plan travels through the store. Every rank makes its reducer of the same one, together:
 
@@ -48,7 +48,7 @@ _log = logging.getLogger("afflux")
 
 
 class Forming(NamedTuple):
-    """What a rank makes its reducer with.
+    """The parts from which a rank makes its reducer.
 
     Attributes:
         rank: Own.
@@ -70,7 +70,7 @@ class Forming(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a plan becomes.
+    """The outcome of a plan.
 
     Attributes:
         reducer: Of this rank.
@@ -175,7 +175,7 @@ class ShardsPlan(NamedTuple):
         slots: Slots that rank 0 wants.
         require: Whether Gloo may not take their place.
         contest: Key of the contest with Gloo; empty if nothing but shards was asked for.
-        rates: What an earlier such contest has measured; none if it is still to be.
+        rates: The measurements of an earlier such contest; none if it is still to be.
     """
 
     topology: Topology

@@ -55,7 +55,7 @@ _UNKNOWN_MTU = 1500
 
 
 class Met(NamedTuple):
-    """What the ranks of a new group have agreed on.
+    """The agreement of a new group's ranks.
 
     Attributes:
         reducer: Of this rank.
@@ -160,7 +160,7 @@ def _make(forming: Forming, unshared: str) -> Made:
     """Make the reducer of a rank that shares no memory with all others. Collective.
 
     Args:
-        forming: What it is made with.
+        forming: The parts from which it is made.
         unshared: Why memory is not shared, at rank 0.
     """
     exchange, settings = forming.exchange, forming.settings

@@ -153,7 +153,7 @@ class Shards:
         of_hosts = [[JobTicket.from_json(text) for text in each] for each in texts]
         for leader, tickets in zip(leaders, of_hosts, strict=True):
             for each in tickets:
-                # Errors name the address; who reads them wants to know whose it is.
+                # Errors name the address; their reader wants to know whose it is.
                 peer = authority(each.host, each.port)
                 name = f"the shard of rank {leader} on {self._paths.host_name(leader)}"
                 self._names[peer] = name

@@ -1,4 +1,4 @@
-"""The choice of the way that the sums of a new group take, and what it is made from."""
+"""The choice of the way that the sums of a new group take, and its inputs."""
 
 from collections.abc import Sequence
 
@@ -48,6 +48,6 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
 
 
 def _suffix(hosts: Sequence[Sequence[int]]) -> str:
-    # Who names an aggregator for the ranks of one host wants to see it work.
+    # A user that names an aggregator for the ranks of one host wants to see it work.
     alone = len(hosts) == 1 or all(len(ranks) == 1 for ranks in hosts)
     return "" if alone else BY_HOST

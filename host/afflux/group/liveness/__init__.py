@@ -1,1 +1,1 @@
-"""How a rank notices that another one is gone, and what then ends an operation."""
+"""Detection of a rank that is gone, and the end of operations that wait for it."""

@@ -2,16 +2,16 @@
 
 A process has one connection with each other one that it has groups with, however many these are.
 When a process ends, however it ends, its kernel closes its connections. When its host vanishes, no
-kernel answers any more: so who has a connection to another host sends a *beat* each second, whose
-acknowledgement is the other kernel's, not its process's. A process that is stopped, by a debugger
-for example, thus counts as alive.
+kernel answers any more: so a rank with a connection to another host sends a *beat* each second,
+whose acknowledgement is the other kernel's, not its process's. A process that is stopped, by a
+debugger for example, thus counts as alive.
 
     who connects   hello: own identity, and a code that takes the other's key to make
     who accepts    welcome: another such code
     both           frames: kind, 1 byte; length of what follows, 4 bytes, little-endian; that
 
-Identities and keys come from the groups' store, which no stranger reads. What does not begin with
-a right hello is closed, and at most so many connections may be at their hello.
+Identities and keys come from the groups' store, which no stranger reads. A connection that does not
+begin with a right hello is closed, and at most so many connections may be at their hello.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class Link:
     Attributes:
         peer: Address of the other end, for messages.
         left: Lives of the groups that the other process has left, and after which operation.
-        ended: What has been seen of its end; empty while it lives.
+        ended: The sign of its end; empty while it lives.
         ended_at: When, in seconds of the monotonic clock.
     """
 
@@ -121,7 +121,7 @@ class Link:
             self.send(_LEFT, _LEFT_BODY.pack(bytes.fromhex(life), sequence))
 
     def send(self, kind: int, body: bytes = b"") -> None:
-        """Send a frame, or lose it: who does not read for so long learns nothing in time anyway."""
+        """Send a frame, or lose it: a peer that is so slow learns nothing in time anyway."""
         # All or nothing: the kernel's buffer is never nearly full of such frames.
         with contextlib.suppress(OSError):
             self.tcp.send(_HEADER.pack(kind, len(body)) + body)
@@ -378,7 +378,7 @@ class Links:
         self._callers[tcp.fileno()] = _Caller(tcp, named(where)[0], time.monotonic(), bytearray())
 
     def _hear(self, ready: set[int]) -> None:
-        """Take in the hellos that have come, and let go of who takes too long."""
+        """Take in the hellos that have come, and let go of those that take too long."""
         for number, caller in list(self._callers.items()):
             keep = time.monotonic() - caller.since < _HELLO_S
             if number in ready:

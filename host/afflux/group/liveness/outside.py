@@ -1,4 +1,4 @@
-"""What ends an operation from outside: other ranks have failed, refused it, or are gone."""
+"""Ends of an operation from outside: other ranks have failed, refused it, or are gone."""
 
 import time
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Outside:
     def reason(self) -> str | None:
         """Return why the operation in progress must be given up; None if not."""
         first = self._notices.failure()
-        # What this rank has seen itself says more than that another one has seen the same.
+        # This rank's own observation says more than another one's of the same.
         if self._turn.running and (first is None or first.kind == RanksEnded.__name__):
             self._lost = self._find_lost(self._turn.sequence)
             if self._lost is not None:

@@ -30,7 +30,7 @@ _CONNECT_S = 5.0
 notice that one is gone, that is all."""
 
 _GRACE_S = 0.05
-"""What a rank has sent before it ended may still be on its way through the aggregator."""
+"""Packets that a rank has sent before it ended may still be on their way through the aggregator."""
 
 _LOOPBACK = "127.0.0.1"
 
@@ -50,7 +50,7 @@ class Witness:
     def meet(self, membership: Membership, keys: GroupStore, settings: Settings) -> None:
         """Connect with the other ranks. Collective.
 
-        Who cannot be reached is not watched; a warning says so.
+        A rank that cannot be reached is not watched; a warning says so.
 
         Args:
             membership: Of this rank.
@@ -73,7 +73,7 @@ class Witness:
         where = ""
 
         def others() -> Iterator[str]:
-            # Who is on the host of the store's server may need the others to find its address.
+            # A rank on the host of the store's server may need the others to find its address.
             if own == hosts[0]:
                 further = [each for each in range(size) if hosts[each] != own]
                 for fields in exchange.parts("listens", further, patience_s):

@@ -1,1 +1,1 @@
-"""What carries a call out: shared memory, a worker of jobs, Gloo."""
+"""The carriers of a call: shared memory, a worker of jobs, Gloo."""

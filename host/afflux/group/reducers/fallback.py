@@ -1,4 +1,4 @@
-"""Gloo, for what the engine does not do: other collectives, other dtypes, other reductions."""
+"""Gloo, for calls that the engine does not take: other collectives, dtypes and reductions."""
 
 import collections
 import ctypes

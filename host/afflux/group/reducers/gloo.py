@@ -1,4 +1,4 @@
-"""Gloo, as one process group for each group of ours: for what the engine does not do.
+"""Gloo, as one process group for each group of ours: for calls that the engine does not take.
 
 The groups of a process share one Gloo device. Each device has a listening socket, a poll descriptor
 and a thread that checks a hundred times a second whether it must end, in an idle process too.
@@ -26,7 +26,7 @@ _THREADS_PER_DEVICE = 2
 """As torch has it for its own groups."""
 
 _SEQUENCE_FROM_0 = "2.14"
-"""The version from which Gloo counts its operations unasked, and warns of who asks."""
+"""The version from which Gloo counts its operations unasked, and warns of callers."""
 
 _GRACE_S = 2.0
 """Gloo's own errors say more, and come when the timeout has passed."""

@@ -1,8 +1,8 @@
 """In which form Gloo is handed a call whose tensors it would refuse, or get wrong.
 
-What only moves, moves as bytes. What is summed gets a type that Gloo sums without overflow, where
-the caller's result needs that: an average's sum may be larger than its type. An element may become
-several, in one more dimension, so that parts of a tensor stay parts of it.
+Elements that only move, move as bytes. Elements that are summed get a type that Gloo sums without
+overflow, where the caller's result needs that: an average's sum may be larger than its type. An
+element may become several, in one more dimension, so that parts of a tensor stay parts of it.
 """
 
 import functools
@@ -21,7 +21,7 @@ _GLOO_DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.int8, torch.uint8, torch.int32, torch.int64,
 )  # fmt: skip
-"""What Gloo both moves and reduces as what it is; it takes bool for uint8."""
+"""The types that Gloo both moves and reduces unchanged; it takes bool for uint8."""
 
 _WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
 """Sums, products and bits of the wider type, cut off, are those of the type itself."""
@@ -47,7 +47,7 @@ class Form(NamedTuple):
     Attributes:
         reduction: Gloo's: "sum", "max", …
         give: Returns what Gloo is handed for a contiguous tensor: that itself, or another.
-        take: Returns the result, of the caller's dtype, for what Gloo has made of that.
+        take: Returns the result, of the caller's dtype, from Gloo's.
     """
 
     reduction: str

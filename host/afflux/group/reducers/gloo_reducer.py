@@ -53,7 +53,7 @@ class GlooReducer:
         raise AffluxError("a group without an engine reduces nothing: its calls are Gloo's")
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
-        """Do nothing: what ranks call is not compared, as with Gloo alone. It is no barrier."""
+        """Do nothing: what ranks call is not compared, as with Gloo alone. It is not a barrier."""
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory."""

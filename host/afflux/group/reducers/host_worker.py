@@ -138,7 +138,7 @@ class HostWorker:
 
     @property
     def statistics(self) -> WorkerStatistics:
-        """What has been done so far; the packets are the leader's."""
+        """The counts so far; the packets are the leader's."""
         found = self._worker.statistics if self._worker is not None else WorkerStatistics()
         found.operations = self._operations_over
         return found

@@ -29,7 +29,7 @@ _REDUCTIONS = {each.value: each for each in Reduction}
 
 
 class Holding(Protocol):
-    """What a rank holds of the jobs of its group."""
+    """A rank's hold on the jobs of its group."""
 
     @property
     def holds(self) -> bool:
@@ -60,7 +60,7 @@ class JobReducer:
         worker: It has joined the jobs, here or at the leader of this rank's host.
         tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
-        holding: What this rank holds of the jobs; given back after the worker is closed.
+        holding: This rank's hold on the jobs; given back after the worker is closed.
         topology: Which way the sums take.
     """
 

@@ -1,4 +1,4 @@
-"""What carries out the collectives of a group: the interface, as the group and C++ use it."""
+"""The carrier of a group's collectives: the interface, as the group and C++ use it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Comparison(Enum):
 
 
 class Reducer(Protocol[_Plan]):
-    """What a group needs of an aggregator, or of memory that its ranks share.
+    """A group's interface to an aggregator, or to memory that its ranks share.
 
     Its type parameter is what `plan` gives and `run` takes.
 
@@ -121,9 +121,9 @@ class Begun(NamedTuple):
     """An operation that C++ has begun and has not brought to a good end.
 
     Attributes:
-        call: What was called, as `NativeCalls.prepared` gave it.
+        call: The call, as `NativeCalls.prepared` gave it.
         operation: Its number.
-        status: What the C++ call returned.
+        status: The return value of the C++ call.
         text: Why, if the status says that it failed.
         began_s: When it began, as `time.monotonic` has it.
     """
@@ -141,7 +141,7 @@ class Begun(NamedTuple):
 
 
 class NativeCalls(Protocol[_Taken]):
-    """What a group needs of a reducer whose operations C++ can begin (`calls.h`)."""
+    """A group's interface to a reducer whose operations C++ can begin (`calls.h`)."""
 
     def calls(self) -> Any:
         """Return the capsule through which C++ calls."""

@@ -81,7 +81,7 @@ class SharedMemoryReducer:
                 self._worker.run((), address, plan, timeout_s, interrupted, history)
             return True
         given = [_contiguous(each) for each in inputs]
-        # What is done in place is also read.
+        # A tensor that is reduced in place is also read.
         taken = [each if lies_plainly(each) else _contiguous(each.data) for each in outputs]
         taken = [
             each.clone() if each is not own and each.data_ptr() == own.data_ptr() else each

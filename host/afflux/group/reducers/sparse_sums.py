@@ -68,7 +68,7 @@ class SparseSums(Sums):
 
     Args:
         reducer: The group's.
-        fallback: The group's, for what the reducer does not take.
+        fallback: The group's, for calls that the reducer does not take.
         interrupted: See `Reducer.run`.
         rank: Own rank.
         size: Ranks.
@@ -101,7 +101,7 @@ class SparseSums(Sums):
         """Replace a sparse tensor by the group's sum, if all ranks have made the same call.
 
         Args:
-            call: What `sparse_call` has returned.
+            call: The result of `sparse_call`.
             tensor: Its tensor.
             timeout_s: For all steps together.
 

@@ -29,7 +29,7 @@ def pass_on(group: _Group, method: str, tensors: list[torch.Tensor], *rest: int)
     """Begin a transfer; return its Work.
 
     Args:
-        group: Whose Gloo carries it.
+        group: The group whose Gloo carries it.
         method: As c10d names it.
         tensors: To send, or to receive into.
         rest: The other rank, unless it may be any, and the tag.

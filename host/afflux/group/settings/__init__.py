@@ -1,1 +1,1 @@
-"""What is set for a group, by variables, options and torch; and the addresses that this names."""
+"""A group's settings, by variables, options and torch; and the addresses that they name."""

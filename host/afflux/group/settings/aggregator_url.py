@@ -17,7 +17,7 @@ EXPECTED = (
     "[&waves=file.fst|file.vcd[&waves_window=from:to]], "
     "board://, shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
-"""What AFFLUX_AGGREGATOR may be, for messages. An IPv6 address as host stands in brackets."""
+"""The forms of AFFLUX_AGGREGATOR, for messages. An IPv6 address as host stands in brackets."""
 
 _SCHEMES = ("shm", "shards", "gloo", "soft", "rtl", "board", "udp")
 _BUS_BITS = 512

@@ -1,4 +1,4 @@
-"""What torch says about a group that is to be made, at one of its ranks."""
+"""Torch's arguments for a group that is to be made, at one of its ranks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class Membership:
         timeout: Timeout of each operation, and for the ranks to come.
         name: Names the group in messages and threads.
         global_ranks: The members' ranks in the world, by rank; empty for the world itself.
-        pg_options: What the caller gave as `pg_options`.
-        adapter: What stands between torch and the group, in words.
+        pg_options: The caller's `pg_options`.
+        adapter: The layer between torch and the group, in words.
     """
 
     store: Store

@@ -1,4 +1,4 @@
-"""What a group is told by `pg_options`, beside the environment."""
+"""A group's settings by `pg_options`, beside the environment."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,7 +14,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "interface": ((str,), "a text"),
     "require": ((bool,), "True or False"),
 }
-"""What is given for other fields is a number of seconds."""
+"""The value of other fields is a number of seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What the ranks of a group tell one another through the store of torch."""
+"""The messages of a group's ranks through the store of torch."""

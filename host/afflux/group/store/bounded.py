@@ -105,8 +105,8 @@ class Asker:
 
         Args:
             call: Asks the store.
-            limit_s: How long to wait. What has not been answered by then is still carried out, when
-                the store answers again.
+            limit_s: How long to wait. A request that has not been answered by then is still carried
+                out, when the store answers again.
             store: For the message.
 
         Raises:
@@ -125,7 +125,7 @@ class Asker:
     def end(self) -> None:
         """End the thread when it has asked what it was to ask; wait for that if the store is well.
 
-        Who asks once more has a new one.
+        A later request starts a new one.
         """
         with self._lock:
             thread = self._thread
@@ -177,7 +177,7 @@ class BoundedStore:
     """Calls of a store, with the names and arguments of torch's, which end in time.
 
     Without a deadline a call has two seconds; and none if the store has been silent lately: then
-    what is written is left to be written later, and everything else is not even asked.
+    values are left to be written later, and everything else is not even asked.
 
     Args:
         store: torch's, whose calls return at once if it is well.

@@ -9,8 +9,8 @@
     every rank   goes by the verdict
 
 An error anywhere is written in place of the value, so every rank raises one that names the cause.
-Whoever fails otherwise, such as by its own timeout, writes `failed`, so that nobody waits for it.
-No rank goes on, or to Gloo, by what it has found alone.
+A rank that fails otherwise, such as by its own timeout, writes `failed`, so that nobody waits for
+it. No rank goes on, or to Gloo, by what it has found alone.
 """
 
 import json
@@ -64,7 +64,7 @@ _STEPS = {
 }
 
 _FAILED = "failed"
-"""Key of the first failure: whoever waits for a step waits in vain."""
+"""Key of the first failure: a rank that waits for a step waits in vain."""
 
 _PATIENCE_S = 3.0
 """For ranks that others have waited for in vain."""
@@ -101,7 +101,7 @@ def host_identity() -> str:
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a rank publishes about itself.
+    """A rank's entry about itself.
 
     Attributes:
         url: Its AFFLUX_AGGREGATOR.
@@ -177,7 +177,7 @@ def missing_of(
 
     Args:
         store: The store.
-        keys: What is waited for.
+        keys: The keys to wait for.
         timeout_s: How long.
         unless: A key with the reason why they may never come; empty for none.
 
@@ -312,7 +312,7 @@ class Exchange:
         try:
             return self._keys.check([f"{step}/{rank}" for rank in ranks]) if ranks else True
         except StoreSilent:
-            # Who needs them says how long it waits for them.
+            # A caller that needs them says how long it waits for them.
             return False
 
     def failure(self) -> str:
@@ -370,8 +370,8 @@ class Exchange:
         Args:
             failure: Why this rank cannot go on; None if it can.
             may_fall: Whether the group can do without what the ranks have tried, at rank 0.
-            patience_s: For ranks of which nothing is heard, once others have failed. Who has waited
-                for them in vain has had patience: then it is at most a few seconds.
+            patience_s: For ranks of which nothing is heard, once others have failed. A rank that
+                has waited for them in vain has had patience: then it is at most a few seconds.
 
         Returns:
             Why all ranks do without; empty if all have succeeded.
@@ -418,7 +418,7 @@ class Exchange:
         try:
             late = missing_of(self._store, keys, self._timeout_s, _FAILED)
         except StepFailed:
-            # Who lives hears of it, too, unless it is busy.
+            # A live rank hears of it, too, unless it is busy.
             if any(each["waited"] for each in self._findings(keys)):
                 patience_s = min(patience_s, _PATIENCE_S)
             late = missing_of(self._store, keys, patience_s)
@@ -462,5 +462,5 @@ def names_of(keys: list[str]) -> str:
         return "rank 0 to say whether all ranks can go on"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"
-    # What is tried again has a number behind the step's name.
+    # A step that is tried again has a number after its name.
     return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0].rstrip('0123456789')]}"

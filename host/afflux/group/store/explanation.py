@@ -16,7 +16,7 @@ def explain(
     """Add what the other ranks were doing to this rank's error.
 
     Args:
-        own: What ended the operation here.
+        own: The error that ended the operation here.
         first: The rank that failed first, maybe this one.
         records: The records of the ranks that answered, by rank.
         size: Ranks of the group.

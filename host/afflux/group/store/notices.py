@@ -1,4 +1,4 @@
-"""What the ranks of a group publish in the store: failures, and that they are done.
+"""Entries of the ranks of a group in the store: failures, and that they are done.
 
 The store is slow and shared, so nothing is written while all goes well. When an operation fails,
 every rank, including idle ones, writes down what it was doing, so that every rank's error can show
@@ -33,7 +33,7 @@ class CallRecord:
     Attributes:
         rank: The one that writes.
         sequence: Number of its latest operation in this group, from 1; 0 before the first.
-        call: What it had asked for, such as "all_reduce sum float32 (3, 4)".
+        call: Its call, such as "all_reduce sum float32 (3, 4)".
         running: Whether that was still in progress.
         error: Message of its own error; empty if it only learnt of another's.
         kind: Class name of that error.

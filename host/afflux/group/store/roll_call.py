@@ -2,7 +2,7 @@
 
     every rank   writes who it is, with a nonce                          rank/<r>
     rank 0       writes the name of this life of the group, and either
-                   where it hands out memory, for who can reach it,      ticket
+                   where it hands out memory, for ranks in its reach,    ticket
                    or the nonces of all ranks: it calls the roll         ticket
     every rank   whose nonce is on the roll confirms it                  <life>/heard/<r>
 
@@ -28,7 +28,8 @@ from afflux_drivers.errors import timed_out
 __all__ = ["Meeting"]
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-"""What torchrun counts: ranks of the last attempt may still be about when the next one begins."""
+"""The restarts that torchrun counts: ranks of the last attempt may still be about when the next one
+begins."""
 
 _FIRST_POLL_S = 0.0003
 _LAST_POLL_S = 0.05
@@ -125,7 +126,7 @@ class Meeting:
                 called = texts
                 self._write_roll(called)
             introductions = [Introduction.from_fields(json.loads(text)) for text in called]
-            # Who cannot take part says so, and does not stay for long.
+            # A rank that cannot take part says so, and does not stay for long.
             taking_part = [
                 f"heard/{rank}"
                 for rank in everyone

@@ -1,9 +1,9 @@
 """The thread that learns of news in a store, one for all groups of this process.
 
 On a TCPStore, which torchrun uses, it sleeps in the socket's receive until this process's key
-appears: an idle rank uses no processor time. Who has news for a rank writes the key of that rank's
-process; the thread looks which of its groups the news is about, and takes the key away. News are
-written before the key, so none is lost. Other kinds of stores can only be polled.
+appears: an idle rank uses no processor time. A rank with news for another writes the key of that
+rank's process; the thread looks which of its groups the news is about, and takes the key away. News
+are written before the key, so none is lost. Other kinds of stores can only be polled.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class StoreWatch:
         stopping: Set when nobody in this process needs the store's news any more.
         tidying: Deletes what groups have left; None until there is something.
         tidied: The connection for that; None before.
-        wake_key: What appears in the store when there is news for this process; empty if it polls.
+        wake_key: Appears in the store when there is news for this process; empty if it polls.
     """
 
     def __init__(self, root: Store, limit_s: float) -> None:
@@ -101,7 +101,7 @@ class StoreWatch:
                 self._thread.start()
 
     def remove(self, prefix: str) -> None:
-        """Forget a group. What is called for it already may still be running."""
+        """Forget a group. Callbacks that run already may still be running."""
         with self._lock:
             if self._groups.pop(prefix, None) is not None:
                 self._left_early = True
@@ -118,8 +118,8 @@ class StoreWatch:
         """
         deadline = time.monotonic() + _HEARD_S
         with contextlib.suppress(RuntimeError):
-            # Who has heard that all of its groups are closed has no need to say so, and perhaps no
-            # store to say it to.
+            # A rank that has heard that all of its groups are closed has no need to say so, and
+            # perhaps no store to say it to.
             if self._blocks and self._left_early:
                 self.asked.set(self.wake_key + _ENDED, "1")
             for key in self._woken - {self.wake_key}:
@@ -156,7 +156,7 @@ class StoreWatch:
 
     def _wait(self, store: Store) -> None:
         while not self.stopping.is_set():
-            # Who has heard all that there is waits for nothing more of the store.
+            # A rank that has heard all that there is waits for nothing more of the store.
             self._has_groups.wait()
             if self.stopping.is_set():
                 return
@@ -170,7 +170,7 @@ class StoreWatch:
             if not self.stopping.is_set():
                 self._look(store)
                 store.delete_key(self.wake_key)
-                # What was written after the first look, before the key was taken away.
+                # The news written after the first look, before the key was taken away.
                 self._look(store)
 
     def _look(self, store: Store) -> None:
@@ -197,7 +197,7 @@ class _Left(NamedTuple):
 
 
 class _Watches:
-    """The watches of this process, by store, and what it has left there."""
+    """The watches of this process, by store, and the keys that it has left there."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -307,7 +307,7 @@ def _is_ours(store: Any, group: _Left) -> bool:
     store.set(f"{group.prefix}/left/{group.rank}", "1")
     if not store.check([f"{group.prefix}/left/{rank}" for rank in range(group.size)]):
         return False
-    # Two that come last find it both. Who asks when the other has deleted all deletes this.
+    # Two that come last find it both. A rank that asks when the other has deleted all deletes this.
     own = str(group.rank)
     return bool(store.compare_set(f"{group.prefix}/left", "", own).decode() == own)
 
