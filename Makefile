@@ -46,7 +46,7 @@ SETUP := .venv/afflux-native.stamp
 # torch and its own sources; where it does not compile, groups do without it.
 ADAPTER := .venv/afflux-adapter.stamp
 ADAPTER_SOURCES := $(wildcard host/afflux/adapters/native/*) host/afflux/adapters/native.py \
-	drivers/afflux_drivers/calls.h drivers/afflux_drivers/turn.h
+	drivers/afflux_drivers/c_api.h drivers/afflux_drivers/turn.h
 NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name '*.h' -o -name CMakeLists.txt)
 # What cpp_headers.py writes is not formatted by hand either.
 FORMATTED := $(filter-out drivers/native/contract/%, \

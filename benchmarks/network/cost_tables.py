@@ -113,7 +113,7 @@ def _threads(rows: list[Row]) -> Table:
             f"{first.aggregator_calls * 1e6:.0f}",
             f"{second.aggregator * 1e9:.3f}",
             f"{second.aggregator_calls * 1e6:.0f}",
-            f"{100 * second.strays:.0f} %",
+            f"{100 * second.handed_off:.0f} %",
             f"{times:.2f}",
             f"{_TIMES_BY_TWO:g} {_mark(times >= _TIMES_BY_TWO)}",
         ])  # fmt: skip

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from afflux.ending import end_processes
+from afflux.processes import end_processes
 from afflux_hdl.contract import wire
 from benchmarks.network import mpi
 from benchmarks.network.host import Host

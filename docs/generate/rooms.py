@@ -18,7 +18,7 @@ __all__ = ["render"]
 _NATIVE_ROOMS = {
     "aggregator": "The software engine on UDP sockets, C++ from socket to socket.",
     "bindings": "Binds the libraries to Python; the only folder that knows of it.",
-    "calls": "Collectives for another library of the process, behind plain C types.",
+    "c_api": "Collectives for another library of the process, behind plain C types.",
     "codec": "The codec: blocks of elements to the integers of packets and back, and their sums.",
     "codec/kernels": "The codec's inner loops, compiled once for each instruction set.",
     "contract": "The contract in C++, generated.",

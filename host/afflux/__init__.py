@@ -11,7 +11,7 @@ are made in memory that the ranks of one host share, or else by Gloo."""
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.settings.options import Options
-from afflux.observing import dump_flight_record, monitored_barrier, register_hook
+from afflux.observe_api import dump_flight_record, monitored_barrier, register_hook
 from afflux.overlap.hybrid import hybrid_mesh
 from afflux.reachable import empty, reachable_gradients
 from afflux.registration import register

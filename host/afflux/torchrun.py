@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from afflux.ending import end_processes
 from afflux.group.settings.variables import BUILD_VARIABLES
+from afflux.processes import end_processes
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 

@@ -17,7 +17,7 @@ from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Actions, Build, Director, ReadRegister, WriteRegister
 from tests.scenarios.golden_device import Engine
-from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.job_frames import Job, ParentJob, ResultGroup
 from tests.scenarios.performer import perform
 
 __all__ = [
@@ -43,7 +43,9 @@ def check_busy_writes(engine: VerilatedEngine, build: Build) -> None:
     choose = random.Random(5)
     last = build["slots"] - 1
     other = Job(number=0, workers=2, lanes=1, slots=last, key=1)
-    job = Job(number=1, workers=2, lanes=2, slots=1, slot_base=last, group=Group("239.1.2.3", 4701))
+    job = Job(
+        number=1, workers=2, lanes=2, slots=1, slot_base=last, group=ResultGroup("239.1.2.3", 4701)
+    )
     busy, command = address_of("job_busy"), address_of("job_command")
     readable = [each for each in PARAMETERS if each.access is Access.READ_WRITE]
 
@@ -90,7 +92,7 @@ def check_busy_writes(engine: VerilatedEngine, build: Build) -> None:
         round=job.first_round,
         credit=job.credit,
         group=GroupAddress("239.1.2.3", 4701),
-        group_key=Group("239.1.2.3", 4701).key,
+        group_key=ResultGroup("239.1.2.3", 4701).key,
     )
     perform(engine, director.each(job.joins()))
     perform(engine, director.each([job.data(worker, 0, 0, {1: [7] * 64}) for worker in (0, 1)]))
@@ -265,7 +267,7 @@ def check_uncommanded_writes(engine: Engine, build: Build) -> None:
     choose = random.Random(8)
     director = Director(**build)
     jobs = (
-        Job(number=0, workers=2, lanes=1, slots=2, group=Group("239.1.2.3", 4701)),
+        Job(number=0, workers=2, lanes=1, slots=2, group=ResultGroup("239.1.2.3", 4701)),
         Job(number=1, workers=2, lanes=1, slots=2, slot_base=2, parent=ParentJob()),
         Job(number=2, workers=2, lanes=1, slots=2, slot_base=4),
     )

@@ -22,7 +22,7 @@ from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.slow_network import STUCK, SlowNetwork
 from tests.scenarios.cases import CASES, reduce_round
 from tests.scenarios.director import Actions, Build, Director, Play, ReadRegister, WriteRegister
-from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.job_frames import Job, ParentJob, ResultGroup
 from tests.scenarios.packing import repaired
 from tests.scenarios.performer import perform
 
@@ -267,7 +267,7 @@ def check_addresses(engine: VerilatedEngine, build: Build) -> None:
         for bit in range(32):
             # Its key has each bit set and each cleared.
             key = 1 << 2 * bit if bit % 2 else ~(3 << 2 * bit) % 2**64
-            to = Group(address(14 << 28 | 1 << bit % 28), 1 << bit % 16, key)
+            to = ResultGroup(address(14 << 28 | 1 << bit % 28), 1 << bit % 16, key)
             group = Job(workers=2, group=to, key=bit)
             yield from director.create(group)
             blocks = {0: [bit] * 64}

@@ -14,7 +14,7 @@ from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from tests.scenarios.afflux_layer import Afflux, block_bytes
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.job_frames import Job, ParentJob, ResultGroup
 from tests.scenarios.performer import perform
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.support.port_rules import ports_for
@@ -86,10 +86,11 @@ def check_ports_are_forgotten(engine: PortedEngine, build: Build) -> None:
     """See that a job has its own workers' and parent's ports, whoever had its number before."""
     director = Director(**build)
     parent = ParentJob()
-    group = Group("239.129.2.3", 4701)
+    group = ResultGroup("239.129.2.3", 4701)
     numbers = range(build["jobs"])
     jobs = [
-        Job(number=n, workers=2, slot_base=n, group=Group(f"239.129.3.{n}", 4701)) for n in numbers
+        Job(number=n, workers=2, slot_base=n, group=ResultGroup(f"239.129.3.{n}", 4701))
+        for n in numbers
     ]
     steps = dict.fromkeys(numbers, 0)
 

@@ -47,9 +47,9 @@ from tests.scenarios.packing import with_ip_checksum
 from tests.scenarios.performer import paces, perform
 
 __all__ = [
-    "Beside",
     "NodeAsEngine",
     "NodeModel",
+    "NodePair",
     "build_of",
     "node_parameters",
     "read_counter",
@@ -119,7 +119,7 @@ class NodeAsEngine:
         self._node.reset()
 
 
-class Beside:
+class NodePair:
     """A node and its golden twin, which are given the same.
 
     Attributes:
@@ -245,13 +245,13 @@ def _marked(frames: Sequence[bytes], errors: Sequence[bool] | None) -> list[tupl
 def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -> None:
     """Frames of all kinds and sizes at both ports at once, at every pace; marks at both ports."""
     choose = random.Random(21)
-    beside = Beside(node, built)
-    beside.configure()
+    pair = NodePair(node, built)
+    pair.configure()
     for play in range(plays):
         if play % 10 == 9:
             # So many answers are due at once as after a reset only.
-            beside.check_counters()
-            beside.start_again()
+            pair.check_counters()
+            pair.start_again()
         down = [
             draw_question(choose) if choose.random() < 0.4 else random_host_frame(choose, 600)
             for _ in range(choose.randrange(14))
@@ -267,16 +267,16 @@ def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -
             host_ready=choose.choice((1.0, 0.6, 0.1)),
         )
         marks = [[choose.random() < 0.08 for _ in frames] for frames in (down, up)]
-        beside.play(down, up, marks[0], marks[1], pace)
-    beside.check_counters()
+        pair.play(down, up, marks[0], marks[1], pace)
+    pair.check_counters()
     # Too large and marked as well, and one that is only too large.
     large = [b"\x33" * (built.host_buffer_bytes + 1)] * 2
-    beside.play([], large, host_errors=[True, False])
-    beside.check_counters()
+    pair.play([], large, host_errors=[True, False])
+    pair.check_counters()
     for on in (False, True):
-        beside.set_host_path(on)
-        beside.play([random_host_frame(choose) for _ in range(9)], [b"\x33" * 90] * 3)
-    beside.check_counters()
+        pair.set_host_path(on)
+        pair.play([random_host_frame(choose) for _ in range(9)], [b"\x33" * 90] * 3)
+    pair.check_counters()
 
 
 def near_frames() -> list[bytes]:
@@ -311,13 +311,13 @@ def check_near_headers(node: VerilatedNode, built: NodeParameters) -> None:
     for first in range(0, len(frames), ARP_BURST):
         # So few that all that ask are within the rates of answers, and none finds a buffer full.
         node.reset()
-        beside = Beside(node, built)
-        beside.configure()
+        pair = NodePair(node, built)
+        pair.configure()
         for at in range(first, min(first + ARP_BURST, len(frames)), 6):
-            beside.play(frames[at : min(at + 6, first + ARP_BURST)])
-        beside.check_counters()
-        assert not beside.missing["arp"] + beside.missing["echo"]
-        to_host += beside.golden.counters["to_host"]
+            pair.play(frames[at : min(at + 6, first + ARP_BURST)])
+        pair.check_counters()
+        assert not pair.missing["arp"] + pair.missing["echo"]
+        to_host += pair.golden.counters["to_host"]
     assert to_host > 500
 
 
@@ -351,12 +351,12 @@ def check_asked_addresses(node: VerilatedNode, built: NodeParameters) -> None:
 
 def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
     """While nobody takes anything, as much waits as fits, whole, and no more; then it leaves."""
-    beside = Beside(node, built)
-    beside.configure()
+    pair = NodePair(node, built)
+    pair.configure()
     stuck = NodePace(network_ready=0.0, host_ready=0.0)
     choose = random.Random(22)
     for _ in range(2):
-        before = beside.counters()
+        before = pair.counters()
         arps = [arp_request(f"02:00:0b:00:01:{n:02x}", f"10.0.1.{n}") for n in range(40)]
         echoes = [echo_request(choose.randbytes(150)) for _ in range(40)]
         hosts = [b"\x33" + choose.randbytes(choose.randrange(59, 300)) for _ in range(40)]
@@ -366,7 +366,7 @@ def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
         node.pace(NodePace())
         more = node.play([], [])
         to_network, to_host = out[0] + more[0], out[1] + more[1]
-        grown = {name: value - before[name] for name, value in beside.counters().items()}
+        grown = {name: value - before[name] for name, value in pair.counters().items()}
         size = built.engine.bus_bits // 8
         room, fit = built.host_buffer_bytes // size, []
         for frame in hosts:
@@ -457,10 +457,10 @@ def check_a_new_start(node: VerilatedNode, built: NodeParameters) -> None:
         node.reset()
         node.pace(NodePace())
         assert node.play([], []) == ([], [])
-        beside = Beside(node, built)
-        beside.configure()
-        beside.play(down, [choose.randbytes(700)] * 2, pace=NodePace(network_gaps=0.9))
-        beside.check_counters()
+        pair = NodePair(node, built)
+        pair.configure()
+        pair.play(down, [choose.randbytes(700)] * 2, pace=NodePace(network_gaps=0.9))
+        pair.check_counters()
 
 
 def check_cases_within(node: VerilatedNode, built: NodeParameters) -> None:

@@ -16,7 +16,7 @@ from afflux_hdl.contract.registers import (
 from afflux_hdl.node.arp import ARP_BURST
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
-from tests.checks.node_checks import Beside, read_counter
+from tests.checks.node_checks import NodePair, read_counter
 from tests.scenarios.golden_node import HEADERS_BYTES
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_frames import arp_request, echo_request
@@ -81,16 +81,16 @@ def check_fields_of_requests(node: VerilatedNode, built: NodeParameters, rounds:
     for _ in range(rounds):
         # Each round is within the rates of answers.
         node.reset()
-        beside = Beside(node, built)
-        beside.configure()
+        pair = NodePair(node, built)
+        pair.configure()
         for _ in range(ARP_BURST):
             # One by one, so that none finds the buffer full.
             frame = choose.choice((any_echo_request, any_echo_request, any_arp_request))(choose)
             if choose.random() < 0.25:
                 frame = _spoilt(choose, frame)
-            beside.play([frame], pace=NodePace(network_gaps=choose.choice((0.0, 0.3))))
-        beside.check_counters()
-        assert not beside.missing["arp"] + beside.missing["echo"]
+            pair.play([frame], pace=NodePace(network_gaps=choose.choice((0.0, 0.3))))
+        pair.check_counters()
+        assert not pair.missing["arp"] + pair.missing["echo"]
 
 
 def check_stated_build(node: VerilatedNode, built: NodeParameters) -> None:
@@ -120,7 +120,7 @@ def check_any_port(node: VerilatedNode, built: NodeParameters) -> None:
     for _ in range(6):
         port = choose.getrandbits(16)
         node.reset()
-        Beside(node, built).configure()
+        NodePair(node, built).configure()
         node.write(address_of("local_port"), port)
         near = [(port + n) % 2**16 for n in range(-2, jobs + 3)]
         near += [port ^ 1 << bit for bit in range(16)]
@@ -137,14 +137,14 @@ def check_any_port(node: VerilatedNode, built: NodeParameters) -> None:
 def check_each_size(node: VerilatedNode, built: NodeParameters) -> None:
     """Let a frame of each size in and out: its bytes are counted, whatever its last beat holds."""
     choose = random.Random(42)
-    beside = Beside(node, built)
-    beside.configure()
+    pair = NodePair(node, built)
+    pair.configure()
     for size in range(1, 2 * built.engine.bus_bits // 8 + 20):
-        before = beside.counters()["network_bytes_out"]
+        before = pair.counters()["network_bytes_out"]
         # For another host: its first octet is none of the node's.
-        beside.play([b"\x06" + choose.randbytes(size - 1)], [choose.randbytes(size)])
-        assert beside.counters()["network_bytes_out"] - before == size
-    beside.check_counters()
+        pair.play([b"\x06" + choose.randbytes(size - 1)], [choose.randbytes(size)])
+        assert pair.counters()["network_bytes_out"] - before == size
+    pair.check_counters()
 
 
 def check_events_alone(node: VerilatedNode, built: NodeParameters) -> None:
@@ -158,7 +158,7 @@ def check_events_alone(node: VerilatedNode, built: NodeParameters) -> None:
     wrong = bytearray(echo_request(b"wrong"))
     wrong[45] ^= 1
     probe = Job(workers=1, lanes=1, slots=1).probe(0, 0, 1)
-    events: dict[str, Callable[[Beside], None]] = {
+    events: dict[str, Callable[[NodePair], None]] = {
         "to_engine": lambda to: to.play([probe]),
         "to_host": lambda to: to.play([other]),
         "host_overflow": lambda to: to.play([b"\x06" * large]),
@@ -173,22 +173,22 @@ def check_events_alone(node: VerilatedNode, built: NodeParameters) -> None:
         "from_host_off": lambda to: to.play([], [other]),
     }
     node.reset()
-    beside = Beside(node, built)
-    beside.expect_zeros()
-    beside.configure()
+    pair = NodePair(node, built)
+    pair.expect_zeros()
+    pair.configure()
     for name, event in events.items():
-        beside.set_host_path("off" not in name)
+        pair.set_host_path("off" not in name)
         for _ in range(EVENTS):
-            event(beside)
-            beside.check_counters()
-        missed = beside.missing if name == "host_overflow" else beside.golden.counters
+            event(pair)
+            pair.check_counters()
+        missed = pair.missing if name == "host_overflow" else pair.golden.counters
         assert missed[name] >= EVENTS, name
     # Beyond the rate nobody is answered any more.
-    beside.set_host_path(True)
+    pair.set_host_path(True)
     for _ in range(2 * ARP_BURST):
-        beside.play([arp_request()])
-        beside.check_counters()
-    assert beside.missing["arp"] >= EVENTS
+        pair.play([arp_request()])
+        pair.check_counters()
+    assert pair.missing["arp"] >= EVENTS
     _discards_alone(node, built)
     assert len(events) + len(("replies_dropped", "from_host_discarded")) + 4 == len(NODE_COUNTERS)
 
@@ -216,13 +216,13 @@ def check_any_address(node: VerilatedNode, built: NodeParameters) -> None:
     for number in range(33):
         address = (1 << number >> 1).to_bytes(4, "big")
         node.reset()
-        beside = Beside(node, built)
-        beside.configure(address)
+        pair = NodePair(node, built)
+        pair.configure(address)
         asked = bytearray(any_arp_request(choose))
         asked[38:42] = address
         ping = bytearray(any_echo_request(choose))
         ping[30:34] = address
-        beside.play([bytes(asked), with_ip_checksum(bytes(ping))])
-        beside.check_counters()
-        assert beside.golden.counters["to_host"] == (0 if number else 2)
-        assert beside.golden.counters["arp_replies"] == (1 if number else 0)
+        pair.play([bytes(asked), with_ip_checksum(bytes(ping))])
+        pair.check_counters()
+        assert pair.golden.counters["to_host"] == (0 if number else 2)
+        assert pair.golden.counters["arp_replies"] == (1 if number else 0)

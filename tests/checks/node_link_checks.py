@@ -7,7 +7,7 @@ from afflux_hdl.contract.registers import NODE_COUNTERS, Command, address_of, co
 from afflux_hdl.node.egress import SHARE
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
-from tests.checks.node_checks import Beside, NodeAsEngine, build_of, read_counter
+from tests.checks.node_checks import NodeAsEngine, NodePair, build_of, read_counter
 from tests.scenarios.director import Director
 from tests.scenarios.golden_node import count_missing
 from tests.scenarios.job_frames import Job
@@ -76,9 +76,9 @@ def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     assert grown["network_frames_out"] == len(to_network)
     assert node.read(address_of("transmit_state")) == 0
     # All is as it was.
-    beside = Beside(node, built)
-    beside.configure()
-    beside.play([arp_request(), echo_request(b"again"), *passing], [b"\x22" * 90] * 3)
+    pair = NodePair(node, built)
+    pair.configure()
+    pair.play([arp_request(), echo_request(b"again"), *passing], [b"\x22" * 90] * 3)
 
 
 def check_slow_host_frame(node: VerilatedNode, built: NodeParameters) -> None:

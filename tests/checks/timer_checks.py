@@ -12,7 +12,7 @@ from afflux_hdl.node.echo import ECHO_BURST, ECHO_PERIOD_BITS
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
-from tests.checks.node_checks import Beside
+from tests.checks.node_checks import NodePair
 from tests.checks.pace_checks import LATENCY
 from tests.checks.slow_network import STUCK
 from tests.scenarios.director import Build, Director
@@ -106,7 +106,7 @@ def check_answer_rates(node: VerilatedNode, built: NodeParameters) -> None:
     ):
         node.reset()
         begun = node.statistics().cycles
-        Beside(node, built).configure()
+        NodePair(node, built).configure()
 
         def asked(times: int, question: bytes = question) -> int:
             # So few at once that none is left out for want of room.
@@ -148,7 +148,7 @@ def check_node_link_timeout(node: VerilatedNode, built: NodeParameters) -> None:
     """Check that the node finds its link to be down when stated: only the host's frames wait."""
     timeout, bus_bytes = built.engine.link_timeout, built.engine.bus_bits // 8
     state = address_of("transmit_state")
-    Beside(node, built).configure()
+    NodePair(node, built).configure()
     node.pace(NodePace(network_ready=0.0))
 
     def wait(begun: int, cycles: int) -> None:
@@ -184,16 +184,16 @@ there until a read has the answer."""
 
 def check_reset_at_rest(node: VerilatedNode, built: NodeParameters) -> None:
     """Reset while nothing is under way, though much has been: nothing is ended with an error."""
-    beside = Beside(node, built)
-    beside.configure()
+    pair = NodePair(node, built)
+    pair.configure()
     choose = random.Random(25)
     for _ in range(3):
-        beside.play(
+        pair.play(
             [random_host_frame(choose, 300) for _ in range(4)] + [arp_request()],
             [choose.randbytes(200)] * 3,
         )
         before = node.statistics()
-        beside.start_again()
+        pair.start_again()
         after = node.statistics()
         assert after.network_cut == before.network_cut
         assert after.host_cut == before.host_cut

@@ -11,7 +11,7 @@ from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.state import Slot
 from tests.coverage.observer import SentFrame
 from tests.scenarios.director import Build
-from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Group, Job, ParentJob
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job, ParentJob, ResultGroup
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
 
 __all__ = ["MixedTraffic", "draw_jobs"]
@@ -35,7 +35,7 @@ def draw_jobs(choose: random.Random, build: Build) -> list[Job]:
                 slot_base=share * number,
                 first_round=choose.getrandbits(32),
                 key=choose.getrandbits(64),
-                group=Group("239.1.2.3", 5000) if way == "group" else None,
+                group=ResultGroup("239.1.2.3", 5000) if way == "group" else None,
                 parent=ParentJob(key=choose.getrandbits(64)) if way == "parent" else None,
             )
         )

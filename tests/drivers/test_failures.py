@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.calls import Status
+from afflux_drivers.c_api import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_drivers.errors import (
@@ -24,7 +24,7 @@ from afflux_drivers.errors import (
 )
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
-from tests.support.drivers.c_calls import CCalls
+from tests.support.drivers.c_api import CCalls
 from tests.support.drivers.ranks import Ranks, run_ranks
 from tests.support.drivers.served import Served
 from tests.support.drivers.virtual_job import ticket_of

@@ -12,7 +12,7 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from afflux_sim.golden import numbers
-from tests.support.drivers import native_calls
+from tests.support.drivers import native_codec
 from tests.support.drivers.tensors import (
     FLOATS,
     OPERATIONS,
@@ -81,14 +81,14 @@ def test_scan_says_which_blocks_are_present_and_their_exponents(instruction_set,
     generator = np.random.default_rng(1)
     tensor = awkward(generator, 64 * 300 + 17, dtype, True)
     want = []
-    for block in native_calls.padded(tensor).reshape(-1, 64):
+    for block in native_codec.padded(tensor).reshape(-1, 64):
         wide = numbers.widen(block, name(dtype))
         if not np.isfinite(wide).all():
             want.append(255)
         else:
             want.append(numbers.largest_exponent(wide) if wide.any() else 0)
     assert {0, 103 if dtype is wire.Dtype.FLOAT16 else 1, 255} <= set(want)
-    np.testing.assert_array_equal(native_calls.scan(dtype, tensor), want)
+    np.testing.assert_array_equal(native_codec.scan(dtype, tensor), want)
 
 
 def test_scan_of_every_float16_and_bfloat16(instruction_set):
@@ -102,7 +102,7 @@ def test_scan_of_every_float16_and_bfloat16(instruction_set):
         wide = numbers.widen(every.view(elements.dtype), name(dtype))
         fields = (bits_of(wide) >> 23 & 255).astype(np.int64)
         want = np.where(bits_of(wide) << 1 == 0, 0, np.maximum(fields, 1))
-        np.testing.assert_array_equal(native_calls.scan(dtype, elements), want)
+        np.testing.assert_array_equal(native_codec.scan(dtype, elements), want)
 
 
 def test_scan_of_int32(instruction_set):
@@ -110,7 +110,7 @@ def test_scan_of_int32(instruction_set):
         for value in (1, -1, -(2**31), 2**31 - 1, 256):
             tensor = np.zeros(3 * 64, np.int32)
             tensor[64 + place] = value
-            np.testing.assert_array_equal(native_calls.scan(wire.Dtype.INT32, tensor), [0, 1, 0])
+            np.testing.assert_array_equal(native_codec.scan(wire.Dtype.INT32, tensor), [0, 1, 0])
 
 
 @pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
@@ -118,12 +118,12 @@ def test_scan_copy_pads_the_last_block_and_leaves_absent_ones(instruction_set, d
     generator = np.random.default_rng(2)
     for count in (0, 1, 63, 64, 65, 64 * 40 + 9):
         tensor = gaussian(generator, count, dtype, density=0.5)
-        blocks = native_calls.blocks_of(count)
+        blocks = native_codec.blocks_of(count)
         out = np.full((blocks, 64), 0x55, tensor.dtype)
         exponents = np.empty(blocks, np.uint8)
         _native.scan_copy(int(dtype), tensor, out.reshape(-1), exponents)
-        np.testing.assert_array_equal(exponents, native_calls.scan(dtype, tensor))
-        want = native_calls.padded(tensor).reshape(-1, 64)
+        np.testing.assert_array_equal(exponents, native_codec.scan(dtype, tensor))
+        want = native_codec.padded(tensor).reshape(-1, 64)
         present = exponents != 0
         assert_bits(out[present], want[present])
         assert (out[~present] == 0x55).all()
@@ -139,11 +139,11 @@ def test_scan_clear_leaves_no_sign_on_absent_blocks(instruction_set, dtype, copi
             bits = tensor.view(np.uint8).reshape(-1, tensor.itemsize)
             # Every third zero is -0.
             bits[::3, -1] |= np.where(bits[::3].any(axis=1), 0, 0x80).astype(np.uint8)
-        blocks = native_calls.blocks_of(count)
+        blocks = native_codec.blocks_of(count)
         found, out = np.empty((2, blocks), np.uint8), np.full(blocks * 64, 0x55, tensor.dtype)
         want = np.full(blocks * 64, 0x55, tensor.dtype)
         _native.scan_copy(int(dtype), tensor, want, found[0])
-        before = native_calls.padded(tensor).reshape(-1, 64)
+        before = native_codec.padded(tensor).reshape(-1, 64)
         _native.scan_clear(int(dtype), tensor, out if copied else None, found[1])
         np.testing.assert_array_equal(found[0], found[1])
         if copied:
@@ -166,8 +166,8 @@ def test_reductions_are_the_golden_models(instruction_set, dtype, reduction, ran
             tensors[-1][130] = from_bits([0x8000_0000 if dtype == 1 else 0x8000], dtype)[0]
         tensors[0][200] = 1
         want = golden(tensors, dtype, reduction)
-        assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
-        for found in native_calls.reduce_in_place(tensors, dtype, reduction):
+        assert_bits(native_codec.reduce(tensors, dtype, reduction), want)
+        for found in native_codec.reduce_in_place(tensors, dtype, reduction):
             assert_bits(found, want, "in place")
 
 
@@ -177,7 +177,7 @@ def test_sums_of_every_number_of_ranks(instruction_set, dtype, reduction):
     for ranks in range(1, 65):
         tensors = [gaussian(generator, 70, dtype) for _ in range(ranks)]
         want = golden(tensors, dtype, reduction)
-        assert_bits(native_calls.reduce(tensors, dtype, reduction), want, ranks)
+        assert_bits(native_codec.reduce(tensors, dtype, reduction), want, ranks)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 64])
@@ -193,7 +193,7 @@ def test_sums_at_every_exponent(instruction_set, dtype, ranks):
         tensor[: len(tensor) // 2] = 0
     for reduction in (Reduction.SUM, Reduction.AVG):
         want = golden(tensors, dtype, reduction)
-        assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
+        assert_bits(native_codec.reduce(tensors, dtype, reduction), want)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 32, 64])
@@ -203,7 +203,7 @@ def test_integers_and_values_at_every_exponent(instruction_set, dtype, ranks):
     exponents = np.array(range(1, 255) if ranks == 3 else EXPONENTS, np.uint8)
     blocks = np.stack([of_exponent(generator, int(e), dtype) for e in exponents])
     out = np.empty(blocks.shape, np.int32)
-    native_calls.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, exponents, out)
+    native_codec.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, exponents, out)
     for row, exponent in enumerate(exponents.tolist()):
         wide = numbers.widen(blocks[row], name(dtype))
         np.testing.assert_array_equal(out[row], numbers.quantise(wide, exponent, ranks))
@@ -220,7 +220,7 @@ def test_integers_and_values_at_every_exponent(instruction_set, dtype, ranks):
     guard = numbers.guard_bits(ranks)
     for reduction in (Reduction.SUM, Reduction.AVG):
         found = np.empty(blocks.shape, blocks.dtype)
-        operation = native_calls.numbers(ranks, dtype, reduction)
+        operation = native_codec.numbers(ranks, dtype, reduction)
         operation.dequantise(sums.astype(np.int32), exponents, found)
         for row, exponent in enumerate(exponents.tolist()):
             want = [
@@ -244,8 +244,8 @@ def test_walk_of_a_worker_gives_integers_there_and_back(instruction_set, dtype, 
     tensor = gaussian(np.random.default_rng(7), 64 * 50 + 9, dtype, density=0.4)
     if dtype is wire.Dtype.FLOAT32:
         tensor[:64] *= np.float32(1e-38)
-    operation = native_calls.numbers(5, dtype, Reduction.SUM)
-    whole, exponents = native_calls.padded(tensor), native_calls.scan(dtype, tensor)
+    operation = native_codec.numbers(5, dtype, Reduction.SUM)
+    whole, exponents = native_codec.padded(tensor), native_codec.scan(dtype, tensor)
     integers, want = np.empty(whole.shape, np.int32), np.empty_like(whole)
     operation.quantise(whole, exponents, integers)
     operation.dequantise(integers, exponents, want)
@@ -263,7 +263,7 @@ def test_what_is_not_finite_quantises_to_zero(instruction_set, dtype):
     odd = from_bits(bits.get(int(dtype), [0x7F80, 0xFF80, 0x7F81, 0xFFC0]), dtype)
     tensor[5 : 5 + len(odd)] = odd
     out = np.empty(64, np.int32)
-    native_calls.numbers(2, dtype, Reduction.SUM).quantise(tensor, np.array([135], np.uint8), out)
+    native_codec.numbers(2, dtype, Reduction.SUM).quantise(tensor, np.array([135], np.uint8), out)
     wide = numbers.widen(tensor, name(dtype))
     np.testing.assert_array_equal(out, numbers.quantise(wide, 135, 2))
     assert not out[5 : 5 + len(odd)].any()
@@ -280,7 +280,7 @@ def test_exact_mode(dtype, reduction, ranks):
         for non_finite in (False, True):
             tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
             want = numbers.all_reduce(tensors, name(dtype), reduction.value)
-            assert_bits(native_calls.exact(tensors, dtype, reduction), want)
+            assert_bits(native_codec.exact(tensors, dtype, reduction), want)
 
 
 def test_exact_mode_ends_where_the_golden_models_does():
@@ -326,14 +326,14 @@ def test_flushed_denormals_change_nothing(instruction_set, dtype):
     reductions = list(Reduction)
     want = [golden(tensors, dtype, each) for each in reductions]
     want_few = [numbers.all_reduce(few, name(dtype), each.value) for each in reductions[:2]]
-    scans = [native_calls.scan(dtype, tensor) for tensor in tensors]
+    scans = [native_codec.scan(dtype, tensor) for tensor in tensors]
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush denormals")
     try:
-        found = [native_calls.reduce(tensors, dtype, each) for each in reductions]
-        placed = [native_calls.reduce_in_place(tensors, dtype, each) for each in reductions]
-        found_few = [native_calls.exact(few, dtype, each) for each in reductions[:2]]
-        scans_flushed = [native_calls.scan(dtype, tensor) for tensor in tensors]
+        found = [native_codec.reduce(tensors, dtype, each) for each in reductions]
+        placed = [native_codec.reduce_in_place(tensors, dtype, each) for each in reductions]
+        found_few = [native_codec.exact(few, dtype, each) for each in reductions[:2]]
+        scans_flushed = [native_codec.scan(dtype, tensor) for tensor in tensors]
         still = float(torch.tensor(1e-40) + torch.tensor(1e-40))
     finally:
         torch.set_flush_denormal(False)
@@ -369,12 +369,12 @@ def test_any_bits_reduce_as_the_golden_model_does(instruction_set, operation, wo
             bits >>= 16
         tensors.append(from_bits(bits.tolist(), dtype))
     want = golden(tensors, dtype, reduction)
-    assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
-    for found in native_calls.reduce_in_place(tensors, dtype, reduction):
+    assert_bits(native_codec.reduce(tensors, dtype, reduction), want)
+    for found in native_codec.reduce_in_place(tensors, dtype, reduction):
         assert_bits(found, want)
     if dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG):
         want = numbers.all_reduce(tensors, name(dtype), reduction.value)
-        assert_bits(native_calls.exact(tensors, dtype, reduction), want)
+        assert_bits(native_codec.exact(tensors, dtype, reduction), want)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -388,9 +388,9 @@ def test_results_may_lie_in_a_source_and_anywhere_in_memory(instruction_set, dty
             memory = np.zeros(len(tensor) + 8, tensor.dtype)
             memory[shift : shift + len(tensor)] = tensor
             shifted.append(memory[shift : shift + len(tensor)])
-        exponents = [native_calls.scan(dtype, tensor) for tensor in shifted]
+        exponents = [native_codec.scan(dtype, tensor) for tensor in shifted]
         present = np.empty(9, np.uint8)
-        operation = native_calls.numbers(3, dtype, Reduction.SUM)
+        operation = native_codec.numbers(3, dtype, Reduction.SUM)
         operation.reduce(shifted, exponents, shifted[1], present)
         some = np.repeat(present, 64).astype(bool)
         assert_bits(shifted[1][some], want[some])

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afflux_drivers.calls import Collective, Status
+from afflux_drivers.c_api import Collective, Status
 from afflux_drivers.collective import Reduction
-from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, SharedCall
+from afflux_drivers.shared.request import REDUCED_DTYPES, REDUCTIONS, SharedCall
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.shared_processes import Processes

@@ -77,9 +77,9 @@ CALL_BUGS = {
     "no root": Bug("shared/group.cpp", "static_cast<std::uint8_t>(request.root)", "0"),
     "no reduction": Bug("shared/group.cpp", "own.op = request.op;", ""),
     "null pointers": Bug("shared/group.cpp", "pointer == nullptr && request.count != 0", "false"),
-    "a closed group": Bug("shared/calls.cpp", "last.swap(group_);", ""),
+    "a closed group": Bug("shared/c_api.cpp", "last.swap(group_);", ""),
     "numbers that are cut": Bug(
-        "shared/calls.cpp", "number < 0 || number > 255 ? 255 : number", "number"
+        "shared/c_api.cpp", "number < 0 || number > 255 ? 255 : number", "number"
     ),
 }
 
@@ -100,7 +100,7 @@ def test_bug_is_caught(name: str) -> None:
     assert not passes(name, BUGS[name])
 
 
-@pytest.mark.parametrize("program", ["shared_collectives_test", "shared_calls_test"])
+@pytest.mark.parametrize("program", ["shared_collectives_test", "shared_c_api_test"])
 def test_without_a_bug_all_pass(program: str) -> None:
     assert passes("none", None, program=program)
 
@@ -112,7 +112,7 @@ def test_bug_of_a_collective_is_caught(name: str) -> None:
 
 @pytest.mark.parametrize("name", first_now(CALL_BUGS))
 def test_bug_of_the_calls_is_caught(name: str) -> None:
-    assert not passes(name, CALL_BUGS[name], program="shared_calls_test")
+    assert not passes(name, CALL_BUGS[name], program="shared_c_api_test")
 
 
 @pytest.mark.long

@@ -251,7 +251,7 @@ class NodeStorm(Storm):
 
     def _rest(self, start: dict[str, int]) -> None:
         super()._rest(start)
-        grown = self._node.settle(len(self._got), lossy=self._ledger.lossy)
+        grown = self._node.settle(len(self._got), lossy=self._scoreboard.lossy)
         self.events.update({f"node: {name}": count for name, count in grown.items()})
 
     def _check_behind_reset(self, frames: Sequence[bytes], errors: Sequence[bool]) -> None:

@@ -21,7 +21,7 @@ from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer, parameters_of
-from tests.fuzz.ledger import Counts, Ledger
+from tests.fuzz.scoreboard import Counts, Scoreboard
 from tests.fuzz.small_frames import burst, near_miss
 from tests.fuzz.traffic import UnrulyJob, Work
 from tests.scenarios.director import Build
@@ -103,7 +103,7 @@ class Storm(Fuzzer):
         self._jobs.orderly.rest()
         for job in self._jobs.unruly:
             job.rest(self._golden)
-        self._ledger = Ledger(self._golden, self._here, self._build["lanes"])
+        self._scoreboard = Scoreboard(self._golden, self._here, self._build["lanes"])
         self._of_orderly: Counter[bytes] = Counter()
         self._got: list[bytes] = []
         self._last = []
@@ -132,7 +132,7 @@ class Storm(Fuzzer):
         self._got += self._engine.play([])
         waits = self._engine.statistics().long_waits
         # Whether the link was up is seen at the pins, and frames must not be discarded then.
-        self._ledger.lossy |= waits != self._waits
+        self._scoreboard.lossy |= waits != self._waits
         self._waits = waits
         assert self._read("transmit_state") == 0
         # The registers show what was a cycle before.
@@ -142,7 +142,7 @@ class Storm(Fuzzer):
         self._before = now
         expected = {name: self._golden.counters[name] - start[name] for name in start}
         self._check_endpoints()
-        self._ledger.settle(self._got, grown, expected)
+        self._scoreboard.settle(self._got, grown, expected)
         self._check_orderly_in_storm()
         self._answers += len(self._got)
         self.events["discarded"] += grown["frames_discarded"]
@@ -210,7 +210,7 @@ class Storm(Fuzzer):
                     (choose.randrange(cycles + 1), address_of(name), choose.randrange(bound))
                 )
         if choose.random() < 0.12:
-            self._ledger.lossy = True
+            self._scoreboard.lossy = True
             self.events["link down by command"] += 1
             down = choose.randrange(cycles + 1)
             writes.append((down, address_of("transmit_control"), 1))
@@ -271,7 +271,7 @@ class Storm(Fuzzer):
         must = golden.counters["replays"] == replays
         if caused and must:
             must = not self._second_of_its_place(caused[0])
-        self._ledger.owe(caused, must=must)
+        self._scoreboard.owe(caused, must=must)
         if own:
             self._of_orderly.update(self._alone.receive(frame))
 
@@ -295,12 +295,12 @@ class Storm(Fuzzer):
             return
         before = dict(golden.counters)
         job, golden.jobs[work.number] = golden.jobs[work.number], None
-        self._ledger.owe_perhaps(golden.receive(frame, error))
+        self._scoreboard.owe_perhaps(golden.receive(frame, error))
         without = _grown(before, golden.counters)
         golden.counters.update(before)
         golden.jobs[work.number] = job
-        self._ledger.owe_perhaps(golden.receive(frame, error))
-        self._ledger.contested[-1].append((_grown(before, golden.counters), without))
+        self._scoreboard.owe_perhaps(golden.receive(frame, error))
+        self._scoreboard.contested[-1].append((_grown(before, golden.counters), without))
 
     def _reaches(self, frame: bytes) -> bool:
         """Return whether a frame is one for the engine to judge."""
@@ -321,10 +321,10 @@ class Storm(Fuzzer):
         # Of what came before, each frame has been judged: only those of this play are contested.
         for _ in range(SETTLE_READS):
             self._read("identity")
-        self._ledger.contested.append([])
+        self._scoreboard.contested.append([])
         self._play(self._command_writes({"job_index": work.number}, Command.DESTROY), work)
         self._wait(work)
-        self._ledger.destroyed(work.number)
+        self._scoreboard.destroyed(work.number)
         self._golden.destroy_job(work.number)
         self.events["destroyed amid frames"] += 1
 
@@ -351,7 +351,7 @@ class Storm(Fuzzer):
         if not works:
             return
         work = self._choose.choice(works)
-        self._ledger.owe([self._golden.join_parent(work.number)], must=False)
+        self._scoreboard.owe([self._golden.join_parent(work.number)], must=False)
         self._play(self._command_writes({"job_index": work.number}, Command.JOIN_PARENT))
         self._wait(None)
         self.events["parents joined amid frames"] += 1
@@ -393,9 +393,9 @@ class Storm(Fuzzer):
         self._got += self._engine.play(frames, pace, errors)
         self._frames += len(frames)
         self._check_endpoints()
-        self._ledger.lossy = True
+        self._scoreboard.lossy = True
         # Whole frames of before, and no others.
-        self._ledger.compare_frames(self._got)
+        self._scoreboard.compare_frames(self._got)
         self._check_behind_reset(frames, errors)
         self._answers += len(self._got)
         self.events["resets"] += 1
@@ -450,7 +450,7 @@ class Storm(Fuzzer):
         )
         missing = self._of_orderly - results
         assert not results - self._of_orderly, "the orderly job has results that are not its own"
-        assert self._ledger.lossy or not missing, f"{missing.total()} results are missing"
+        assert self._scoreboard.lossy or not missing, f"{missing.total()} results are missing"
         self._results += results.total()
 
     def _read_counters(self) -> Counts:

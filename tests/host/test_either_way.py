@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.autotune import contest
+from afflux.group.autotune import calibration
 from afflux.group.autotune.path_history import Way
 from afflux.group.autotune.rates import Rates
 from afflux.statistics import group_of
@@ -30,9 +30,9 @@ COUNT = MIB // 4
 
 
 def made(rates):
-    """Make a group after a contest that has come to these rates."""
-    contest._outcomes.clear()
-    setattr(contest, "_measured", lambda *_: rates)  # noqa: B010 - a function, for mypy
+    """Make a group after a calibration that has come to these rates."""
+    calibration._outcomes.clear()
+    setattr(calibration, "_measured", lambda *_: rates)  # noqa: B010 - a function, for mypy
     return dist.new_group(backend="afflux")
 
 
@@ -152,9 +152,9 @@ def differing(rank, size, calls):
     group = made(FAST)
     for _ in range(calls):
         assert summed(dense(), group)
-    (ledger,) = group_of(group).reducer._ledgers.values()
+    (history,) = group_of(group).reducer._histories.values()
     if rank == 1:
-        ledger._choice.way = Way.SHARDS
+        history._choice.way = Way.SHARDS
     return caught(lambda: summed(dense(), group))
 
 
@@ -204,7 +204,7 @@ def nested(rank, size, rates):
         if rank == 1:
             handle()
     choices = afflux.statistics(group)["choices"]
-    return right, choices, [each.state for each in group_of(group).reducer._ledgers.values()]
+    return right, choices, [each.state for each in group_of(group).reducer._histories.values()]
 
 
 @pytest.mark.parametrize("rates", [FAST, pytest.param(DOUBTFUL, marks=pytest.mark.long)])

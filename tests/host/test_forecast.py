@@ -66,7 +66,7 @@ def test_a_whole_all_reduce_is_measured(threads):
     found = measure_whole(5, SMALL, 2, threads=threads)
     for name in ("worker", "aggregator", "wall", "worker_calls", "aggregator_calls"):
         assert getattr(found, name) > 0, name
-    assert 0 <= found.strays <= 1
+    assert 0 <= found.handed_off <= 1
 
 
 def test_wrong_sums_are_no_figures(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.autotune import contest
+from afflux.group.autotune import calibration
 from afflux.group.forming import plans
 from afflux_sim.golden import numbers
 from tests.support.host import serving
@@ -38,10 +38,10 @@ def check(outcomes, topology):
 
 
 def automatic(rank, size):
-    """Make a group with no address given, in which shards win the contest."""
-    contest._WORTH_IT = 0.0
+    """Make a group with no address given, in which shards win the calibration."""
+    calibration._WORTH_IT = 0.0
     # The default group has had its own.
-    contest._outcomes.clear()
+    calibration._outcomes.clear()
     plans._warn_of_gloo.cache_clear()
     recording = Recording()
     group = dist.new_group(backend="afflux")

@@ -24,7 +24,7 @@ from afflux.overlap.hybrid import hybrid_mesh
 from afflux.overlap.messenger import Messenger
 from afflux.overlap.plan import Plan
 from afflux.overlap.priorities import Priorities, priorities_hook
-from afflux.overlap.touch import Touches
+from afflux.overlap.use_tracker import UseTracker
 from tests.support.host.prioritised import backward, small
 from tests.support.host.ranks import caught, run_ranks, values
 
@@ -419,20 +419,20 @@ def test_every_element_is_in_one_message(message_bytes, fuse_bytes):
 
 
 @contextmanager
-def looking(touches):
-    touches.turn_on()
+def looking(tracker):
+    tracker.turn_on()
     try:
         yield
     finally:
-        touches.turn_off()
+        tracker.turn_off()
 
 
 def test_sees_elements_being_used_and_nothing_else():
     seen: list[Any] = []
-    touches = Touches(seen.extend)
+    tracker = UseTracker(seen.extend)
     layer = nn.Linear(2, 2)
-    touches.wanted = {id(each): each for each in layer.parameters()}
-    with looking(touches):
+    tracker.wanted = {id(each): each for each in layer.parameters()}
+    with looking(tracker):
         weight = layer.weight
         _ = weight.shape, weight.grad, weight.requires_grad, len(weight), hash(weight), weight.dim()
         weight.grad = None
@@ -441,7 +441,7 @@ def test_sees_elements_being_used_and_nothing_else():
         # A mode that is entered later ends first.
         with torch.device("cpu"):
             layer(torch.ones(1, 2))
-        assert {id(each) for each in seen} == set(touches.wanted)
+        assert {id(each) for each in seen} == set(tracker.wanted)
         for use in (
             lambda: weight.data,
             weight.detach,
@@ -453,6 +453,6 @@ def test_sees_elements_being_used_and_nothing_else():
             caught(use)
             assert len(seen) == 1
         seen.clear()
-    assert not touches.on
+    assert not tracker.on
     layer(torch.ones(1, 2))
     assert seen == []

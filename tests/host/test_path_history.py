@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from afflux.group.autotune.path_history import DENSE, Ledger, Way
+from afflux.group.autotune.path_history import DENSE, PathHistory, Way
 from afflux.group.autotune.rates import Rates
 
 MIB = 1 << 20
@@ -21,13 +21,13 @@ class Ranks:
     """The ledgers of some ranks, which tell each other what they would through the shards.
 
     Args:
-        rates: The contest's.
+        rates: The calibration's.
         size: Bytes of a tensor.
         chance: The part of measurements that differs between ranks.
     """
 
     def __init__(self, rates, size=16 * MIB, ranks=4, chance=None):
-        self.each = [Ledger(rates, size) for _ in range(ranks)]
+        self.each = [PathHistory(rates, size) for _ in range(ranks)]
         self.chance = chance or random.Random(1)
         self.asked = 0
 
@@ -36,24 +36,24 @@ class Ranks:
 
         Of a sparse one each rank's tensor has about half of these blocks.
         """
-        assert len({ledger.ask for ledger in self.each}) == 1
+        assert len({history.ask for history in self.each}) == 1
         if self.each[0].ask:
             self.asked += 1
-            assert len({ledger.state for ledger in self.each}) == 1
+            assert len({history.state for history in self.each}) == 1
             part = density if density == DENSE else density // 2
             coming = [part - (0 < part < DENSE) * self.chance.randrange(2) for _ in self.each]
-            told = [(*ledger.news, own) for ledger, own in zip(self.each, coming, strict=True)]
+            told = [(*history.news, own) for history, own in zip(self.each, coming, strict=True)]
             news = tuple(map(max, zip(*told, strict=True)))
-            for ledger in self.each:
-                ledger.told(news)
-        assert len({(ledger.way, ledger.state, ledger.reason) for ledger in self.each}) == 1
+            for history in self.each:
+                history.told(news)
+        assert len({(history.way, history.state, history.reason) for history in self.each}) == 1
         way = self.each[0].way
-        for ledger in self.each:
+        for history in self.each:
             found = density
             if way is Way.GLOO and 0 < density < DENSE:
                 # Not the same bits everywhere.
                 found = min(DENSE, density + self.chance.randrange(3))
-            ledger.done(way, took_us[way] + self.chance.randrange(200), found)
+            history.done(way, took_us[way] + self.chance.randrange(200), found)
         return way
 
     def calls(self, count, density, took_us=(1000, 1000)):

@@ -19,7 +19,7 @@ from afflux.group.store.exchange import (
     check_agreement,
     host_identity,
 )
-from afflux.group.store.roll_call import Meeting
+from afflux.group.store.roll_call import RollCall
 
 SHM = Settings(AggregatorUrl("shm"))
 TIMEOUT = timedelta(seconds=10)
@@ -83,7 +83,7 @@ def test_who_is_missing_is_named(make, tmp_path):
     with pytest.raises(RendezvousError, match=r"rank 0 to get a job"):
         Exchange(stores[1], 1, 3, 0.5).ticket(0.5)
     with pytest.raises(RendezvousError, match=r"ranks 1, 2 to join the aggregator"):
-        # Of another life: in the first one a rank has failed.
+        # Of another incarnation: in the first one a rank has failed.
         Exchange(dist.PrefixStore("other", stores[1]), 0, 3, 0.5).join(lambda: None)
     assert time.monotonic() - started < 8
 
@@ -105,7 +105,7 @@ def test_late_is_not_never(make, tmp_path):
 
 
 @pytest.mark.parametrize("make", STORES)
-def test_every_life_of_a_group_is_its_own(make, tmp_path):
+def test_every_incarnation_of_a_group_is_its_own(make, tmp_path):
     """Ranks find all keys of earlier lives: one that was made, two that were not."""
     stores = own_connections(make(tmp_path), 2)
 
@@ -134,18 +134,18 @@ def test_every_life_of_a_group_is_its_own(make, tmp_path):
 
 def test_the_roll_is_called_again_for_who_comes_again():
     store = dist.HashStore()
-    gone = Meeting(store, 1, 2, 10)
+    gone = RollCall(store, 1, 2, 10)
     gone.introduce(Introduction(AggregatorUrl("soft"), "its last host", 3))
-    first = Meeting(store, 0, 2, 10)
+    first = RollCall(store, 0, 2, 10)
     first.introduce(ME)
     keys = first.keys()
     calling = Ranks([0], lambda _: first.call_roll(keys))
     while "roll" not in json.loads(store.get("afflux/0/ticket")):
         time.sleep(0.01)
-    again = Meeting(store, 1, 2, 10)
+    again = RollCall(store, 1, 2, 10)
     again.introduce(ME)
     assert "roll" in again.next_ticket()
-    assert again.life == first.life
+    assert again.incarnation == first.incarnation
     theirs = again.keys()
     again.confirm(theirs)
     assert calling.join() == [[ME, ME]]

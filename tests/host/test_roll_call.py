@@ -11,7 +11,7 @@ from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.store import roll_call
 from afflux.group.store.bounded import Asker, StoreSilent
 from afflux.group.store.exchange import Introduction, RendezvousError
-from afflux.group.store.roll_call import Meeting
+from afflux.group.store.roll_call import RollCall
 
 BAD = "AFFLUX_SLOTS='0': must be an integer from 1 to 512"
 
@@ -22,7 +22,7 @@ def introduction(error=""):
 
 def test_who_has_declined_and_left_is_not_waited_for():
     store = HashStore()
-    first, second, third = (Meeting(store, rank, 3, 20.0) for rank in range(3))
+    first, second, third = (RollCall(store, rank, 3, 20.0) for rank in range(3))
     second.introduce(introduction(BAD))
     found = []
 
@@ -44,9 +44,9 @@ def test_who_has_declined_and_left_is_not_waited_for():
     keys.release()
 
 
-def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monkeypatch):
+def test_a_rank_of_an_earlier_incarnation_that_tidies_up_while_the_roll_is_called(monkeypatch):
     store = HashStore()
-    earlier, first = Meeting(store, 1, 2, 20.0), Meeting(store, 0, 2, 20.0)
+    earlier, first = RollCall(store, 1, 2, 20.0), RollCall(store, 0, 2, 20.0)
     earlier.introduce(introduction())
     first.introduce(introduction())
     keys = first.keys()
@@ -62,7 +62,7 @@ def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monke
         return missing
 
     def come():
-        second = Meeting(store, 1, 2, 20.0)
+        second = RollCall(store, 1, 2, 20.0)
         second.introduce(introduction())
         second.next_ticket()
         own = second.keys()
@@ -87,10 +87,10 @@ class SlowAsker(Asker):
 
 def test_a_store_that_is_slow_while_the_roll_is_called(monkeypatch):
     store = HashStore()
-    second = Meeting(store, 1, 2, 20.0)
+    second = RollCall(store, 1, 2, 20.0)
     second.introduce(introduction())
     monkeypatch.setattr(roll_call, "Asker", SlowAsker)
-    first = Meeting(store, 0, 2, 20.0)
+    first = RollCall(store, 0, 2, 20.0)
     first.introduce(introduction())
 
     def answer():
@@ -109,7 +109,7 @@ def test_a_store_that_is_slow_while_the_roll_is_called(monkeypatch):
 
 def test_rank_0_says_why_it_cannot_take_part_when_it_leaves():
     store = HashStore()
-    first, second = (Meeting(store, rank, 3, 20.0) for rank in range(2))
+    first, second = (RollCall(store, rank, 3, 20.0) for rank in range(2))
     second.introduce(introduction())
     first.hurry(0.2)
     first.introduce(introduction(BAD))

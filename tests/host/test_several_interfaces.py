@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.autotune import contest
+from afflux.group.autotune import calibration
 from afflux.group.forming import host_paths, plans, rendezvous
 from afflux.group.settings.host_address import own_address
 from afflux.group.settings.variables import Settings, SettingsError
@@ -32,8 +32,8 @@ def sent():
 
 def carried(rank, size, url="shards://"):
     """Sum a tensor in a group of its own; return all there is to know about it."""
-    contest._WORTH_IT = 0.0
-    contest._outcomes.clear()
+    calibration._WORTH_IT = 0.0
+    calibration._outcomes.clear()
     host_paths._warn_of_less.cache_clear()
     plans._warn_of_gloo.cache_clear()
     recording = Recording()

@@ -53,7 +53,7 @@ class Listed:
 
 
 def groups(rank: int) -> list[watch._Left]:
-    return [watch._Left(f"afflux/{life}", rank, 2) for life in "abc"]
+    return [watch._Left(f"afflux/{incarnation}", rank, 2) for incarnation in "abc"]
 
 
 def test_the_keys_of_several_groups_are_listed_once():

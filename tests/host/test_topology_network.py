@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.autotune import contest
+from afflux.group.autotune import calibration
 from afflux.group.forming import launched_aggregator, plans
 from afflux_drivers.worker.worker import Worker
 from benchmarks.network.faults import Fault
@@ -33,10 +33,10 @@ def total(size, group=None):
 
 
 def automatic(rank, size, worth=0.0):
-    """Make a group with no address given; shards win the contest, unless `worth` is large."""
-    contest._WORTH_IT = worth
+    """Make a group with no address given; shards win the calibration, unless `worth` is large."""
+    calibration._WORTH_IT = worth
     # The default group has had its own.
-    contest._outcomes.clear()
+    calibration._outcomes.clear()
     plans._warn_of_gloo.cache_clear()
     recording = Recording()
     started = time.monotonic()
@@ -62,7 +62,7 @@ def contested(rank, size):
     before = len(launched_aggregator._launched)
     first = automatic(rank, size, worth=1000.0)
     # The same hosts do not compete again.
-    setattr(contest, "_SIZES", ())  # noqa: B010 - of another length, for mypy
+    setattr(calibration, "_SIZES", ())  # noqa: B010 - of another length, for mypy
     group = dist.new_group(backend="afflux")
     again = afflux.statistics(group)
     pair = dist.new_group([0, 1], backend="afflux")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.director import Build
-from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Group, Job, ParentJob
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job, ParentJob, ResultGroup
 from tests.scenarios.packing import HEADER, Peer, pack_frame
 
 __all__ = [
@@ -133,8 +133,8 @@ def _peer(job: int, worker: int) -> Peer:
     return Peer(mac, bytes((10, 1 + worker, job, 1)), 1024 + number)
 
 
-def _group(job: int) -> Group:
-    return Group(
+def _group(job: int) -> ResultGroup:
+    return ResultGroup(
         f"239.{job}.{255 - job}.{1 + job % 255}", 5000 + job, key=_KEYS * (1000 + job) % 2**64
     )
 

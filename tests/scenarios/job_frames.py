@@ -9,14 +9,14 @@ from scapy.layers.l2 import Ether
 
 from tests.scenarios.afflux_layer import ABSENT, ENGINE_PORT, Afflux, block_bytes
 
-__all__ = ["ENGINE_ADDRESS", "ENGINE_MAC", "Group", "Job", "ParentJob"]
+__all__ = ["ENGINE_ADDRESS", "ENGINE_MAC", "Job", "ParentJob", "ResultGroup"]
 
 ENGINE_MAC = "02:af:fa:00:00:01"
 ENGINE_ADDRESS = "10.0.0.9"
 
 
 @dataclass(frozen=True)
-class Group:
+class ResultGroup:
     """IPv4 multicast address and UDP port for results, and the key that these have."""
 
     address: str
@@ -67,7 +67,7 @@ class Job:
     credit: int = 32
     one_host: bool = False
     first_port: int = 50000
-    group: Group | None = None
+    group: ResultGroup | None = None
     parent: ParentJob | None = None
     may_move: bool = False
 

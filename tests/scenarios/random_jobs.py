@@ -3,7 +3,7 @@
 import random
 
 from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.job_frames import Job, ParentJob, ResultGroup
 
 __all__ = ["draw_job", "renew_jobs"]
 
@@ -27,9 +27,9 @@ def draw_job(number: int, build: Build, choose: random.Random) -> Job:
     )
 
 
-def draw_group(choose: random.Random) -> Group:
+def draw_group(choose: random.Random) -> ResultGroup:
     octets = [choose.randint(224, 239), *choose.randbytes(3)]
-    return Group(".".join(map(str, octets)), choose.getrandbits(16))
+    return ResultGroup(".".join(map(str, octets)), choose.getrandbits(16))
 
 
 def draw_parent(choose: random.Random) -> ParentJob:

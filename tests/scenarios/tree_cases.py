@@ -14,13 +14,13 @@ from scapy.layers.l2 import Ether
 from tests.scenarios.afflux_layer import ENGINE_PORT, Afflux, blocks_of
 from tests.scenarios.cases import Case, Round, draw_blocks, draw_words, everyone
 from tests.scenarios.director import Actions, Director
-from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Group, Job, ParentJob
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job, ParentJob, ResultGroup
 
 __all__ = ["TREE_CASES"]
 
 DATA, JOIN, RESULT, CONFLICT, MISSING = 0, 2, 8, 9, 10
 EVERYONE = 255
-GROUP = Group("239.129.2.3", 4701)
+GROUP = ResultGroup("239.129.2.3", 4701)
 
 
 def changed(job: Job, **changes: object) -> Job:
@@ -332,7 +332,7 @@ def conflict_of_a_child(director: Director, job: Job, choose: random.Random) -> 
             assert replay.type == CONFLICT
 
 
-def assert_for_group(packets: Sequence[Afflux], group: Group) -> None:
+def assert_for_group(packets: Sequence[Afflux], group: ResultGroup) -> None:
     (packet,) = packets
     udp = packet.underlayer
     ip, ether = udp.underlayer, udp.underlayer.underlayer

@@ -16,7 +16,7 @@ from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 from tests.scenarios.director import Build, Director
 from tests.scenarios.golden_device import Engine
-from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.job_frames import Job, ParentJob, ResultGroup
 from tests.scenarios.performer import perform
 
 __all__ = ["Aggregator", "Links", "TreeNetwork"]
@@ -211,7 +211,7 @@ class TreeNetwork:
             slots = min(slots + 1, self._build["slots"])
         group = None
         if self._multicast and not part.children:
-            group = Group(f"239.1.0.{1 + number}", 4701)
+            group = ResultGroup(f"239.1.0.{1 + number}", 4701)
         job = Job(
             number=choose.randrange(self._build["jobs"]),
             workers=part.workers + len(part.children),

@@ -19,7 +19,7 @@ from afflux_hdl.opennic.plugin import instance
 from afflux_hdl.opennic.verilog import generate_box
 from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import NodePace
-from tests.checks.node_checks import Beside, build_of, read_counter
+from tests.checks.node_checks import NodePair, build_of, read_counter
 from tests.scenarios.director import Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.node_cases import every_case
@@ -160,12 +160,12 @@ def test_the_largest_frames_and_those_of_the_host_share_the_port(box):
 def check_beside(box: SimulatedBox) -> None:
     """Traffic beside the golden node, at every pace; requests by ARP and echo among it."""
     choose = random.Random(4)
-    beside = Beside(BoxAsNode(box), NODE)
-    beside.configure()
+    pair = NodePair(BoxAsNode(box), NODE)
+    pair.configure()
     for play in range(24):
         if play % 8 == 7:
-            beside.check_counters()
-            beside.start_again()
+            pair.check_counters()
+            pair.start_again()
         down = [
             draw_question(choose) if choose.random() < 0.4 else random_host_frame(choose, 900)
             for _ in range(choose.randrange(14))
@@ -179,8 +179,8 @@ def check_beside(box: SimulatedBox) -> None:
             network_ready=choose.choice((1.0, 0.6, 0.15)),
             host_ready=choose.choice((1.0, 0.6, 0.1)),
         )
-        beside.play(down, up, pace=pace)
-    beside.check_counters()
+        pair.play(down, up, pace=pace)
+    pair.check_counters()
     assert box.counter("rx_size_mismatch") == box.counter("h2c_size_mismatch") == 0
 
 

@@ -17,7 +17,7 @@ from afflux_sim.rtl.stimulus import NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.afflux_layer import Afflux
 from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.job_frames import Group, Job
+from tests.scenarios.job_frames import Job, ResultGroup
 from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def make_jobs() -> tuple[list[Job], Job]:
             slot_base=2 * number,
             key=0x1111_1111_1111_1111 * (number + 1),
             # With unicast a round is 64 results: one job shows that, the others would only be slow.
-            group=None if number == 3 else Group(f"239.0.0.{number + 1}", 4800 + number),
+            group=None if number == 3 else ResultGroup(f"239.0.0.{number + 1}", 4800 + number),
         )
         for number in range(8)
     ]
@@ -172,7 +172,7 @@ def test_the_worst_wait_behind_hostile_jobs(mixed: bool) -> None:
             slot_base=2 * number,
             first_round=0,
             key=number + 1,
-            group=Group("239.0.0.1", 4800) if mixed and shape == "group" else None,
+            group=ResultGroup("239.0.0.1", 4800) if mixed and shape == "group" else None,
         )
         for number, shape in enumerate(SHAPES)
     ]

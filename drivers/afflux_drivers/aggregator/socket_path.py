@@ -89,7 +89,7 @@ class SocketPath:
         """Return what has passed the sockets so far.
 
         Keys: `received` and `sent`, each with `calls`, `messages`, `datagrams` and `bytes`;
-        `strays`, packets that were handed from thread to thread; `waits`, each of which was a
+        `handed_off`, packets that were handed from thread to thread; `waits`, each of which was a
         system call more.
         """
         return self._server.traffic()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.calls import Status
+from afflux_drivers.c_api import Status
 from afflux_drivers.errors import (
     AffluxError,
     DeadlineExceeded,
@@ -19,7 +19,7 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
-from afflux_drivers.shared.call import SharedCall
+from afflux_drivers.shared.request import SharedCall
 
 __all__ = ["RanksEnded", "SharedWorker"]
 
@@ -130,7 +130,7 @@ class SharedWorker:
         return None
 
     def calls(self) -> Any:
-        """Return a capsule with the calls of `calls.h`."""
+        """Return a capsule with the calls of `c_api.h`."""
         return self._group.calls()
 
     def finish(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.calls import Status
+from afflux_drivers.c_api import Status
 from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
@@ -20,12 +20,12 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
-from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.joining import join
-from afflux_drivers.worker.life import LOOK_S, LifeCheck
 from afflux_drivers.worker.line import Line, UdpLoop
+from afflux_drivers.worker.liveness import LOOK_S, LivenessCheck
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import HostPiece, OpenedPart, Operation
+from afflux_drivers.worker.request import WorkerCall
 from afflux_drivers.worker.session import Session, group_of
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_hdl.contract import wire
@@ -199,7 +199,7 @@ class Worker:
         return WorkerCall.of(about, self._calls.describe(about.rest))
 
     def calls(self) -> Any:
-        """Return a capsule with the calls of `calls.h`, for a worker that has joined."""
+        """Return a capsule with the calls of `c_api.h`, for a worker that has joined."""
         return self._calls.calls()
 
     def finish(
@@ -306,7 +306,7 @@ class Worker:
         start = now = time.monotonic()
         deadline = start + timeout_s - waited_s
         next_look = start + LOOK_S
-        checks = {line: LifeCheck(line, start) for line, _ in self._lines_of(operations)}
+        checks = {line: LivenessCheck(line, start) for line, _ in self._lines_of(operations)}
         while pending := [line for line, each in self._lines_of(operations) if not each.done]:
             self._feed(operations, min(next_look, deadline))
             if _over(operations):

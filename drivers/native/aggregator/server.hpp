@@ -45,8 +45,8 @@ class Server {
     struct Totals {
         datagrams::Traffic received;
         datagrams::Traffic sent;
-        std::uint64_t strays = 0;  // packets that had to be handed from thread to thread
-        std::uint64_t waits = 0;   // for packets, each with one system call
+        std::uint64_t handed_off = 0;  // packets that had to be handed from thread to thread
+        std::uint64_t waits = 0;       // for packets, each with one system call
     };
     Totals totals() const;
 

@@ -83,7 +83,7 @@ void Server::Thread::serve() {
             share_.core.at(std::chrono::steady_clock::now().time_since_epoch());
             share_.core.carry_out();
             take_all(arrived, share_.core.local().port);
-            take_strays();
+            take_handed_off();
             more |= take_from_parents();
             outbox_.flush_to_parents();
             jobs_changed_ = share_.core.jobs_changed();
@@ -133,23 +133,23 @@ void Server::Thread::take(const packet::Endpoint& peer, std::uint16_t port,
 void Server::Thread::hand_over(unsigned to, const packet::Endpoint& peer, std::uint16_t port,
                                packet::Octets payload) {
     Thread& owner = *server_.threads_[to];
-    ++totals_.strays;
-    switch (owner.strays_.put(peer, port, payload)) {
-        case Strays::Put::First:
+    ++totals_.handed_off;
+    switch (owner.handoff_queue_.put(peer, port, payload)) {
+        case HandoffQueue::Put::First:
             owner.wake();
             break;
-        case Strays::Put::More:
+        case HandoffQueue::Put::More:
             break;
-        case Strays::Put::Full:
+        case HandoffQueue::Put::Full:
             ++share_.core.counters()[Counter::FramesIn];
             ++share_.core.counters()[Counter::ReceiveOverflow];
             share_.core.counters()[Counter::BytesIn] += wire::kAffluxOffset + payload.bytes;
     }
 }
 
-void Server::Thread::take_strays() {
-    for (const Stray& stray : strays_.take()) {
-        take(stray.peer, stray.port, {stray.payload.data(), stray.payload.size()});
+void Server::Thread::take_handed_off() {
+    for (const HandedOff& packet : handoff_queue_.take()) {
+        take(packet.peer, packet.port, {packet.payload.data(), packet.payload.size()});
     }
 }
 
@@ -246,7 +246,7 @@ void Server::Thread::add_to(Totals& totals) const {
     const std::lock_guard alone(share_.mutex);
     add(totals.received, totals_.received);
     add(totals.sent, totals_.sent);
-    totals.strays += totals_.strays;
+    totals.handed_off += totals_.handed_off;
     totals.waits += totals_.waits;
 }
 

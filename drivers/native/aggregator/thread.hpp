@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "aggregator/file_number.hpp"
+#include "aggregator/handoff_queue.hpp"
 #include "aggregator/outbox.hpp"
 #include "aggregator/server.hpp"
-#include "aggregator/strays.hpp"
 #include "datagrams/receiver.hpp"
 
 namespace afflux::aggregator {
@@ -38,7 +38,7 @@ class Server::Thread {
     void take(const packet::Endpoint& peer, std::uint16_t port, packet::Octets payload);
     void hand_over(unsigned to, const packet::Endpoint& peer, std::uint16_t port,
                    packet::Octets payload);
-    void take_strays();
+    void take_handed_off();
     // Returns whether there may be more.
     bool take_from_parents();
 
@@ -62,7 +62,7 @@ class Server::Thread {
     Outbox outbox_;
     std::uint64_t jobs_changed_ = 0;  // Core::jobs_changed() when the outbox was filled
     engine::PacketSink* former_sink_;
-    Strays strays_;
+    HandoffQueue handoff_queue_;
     FileNumber epoll_;
     FileNumber wakes_;
     // For totals(): written by this thread only, guarded by the core's lock.

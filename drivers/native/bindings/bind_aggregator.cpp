@@ -31,7 +31,7 @@ nb::dict traffic(const Server& server) {
     nb::dict dict;
     dict["received"] = to_dict(totals.received);
     dict["sent"] = to_dict(totals.sent);
-    dict["strays"] = totals.strays;
+    dict["handed_off"] = totals.handed_off;
     dict["waits"] = totals.waits;
     return dict;
 }

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/calls_capsule.hpp"
+#include "bindings/c_api_capsule.hpp"
 #include "bindings/parts.hpp"
-#include "worker/calls.hpp"
+#include "worker/c_api.hpp"
 #include "worker/operation.hpp"
 #include "worker/session.hpp"
 #include "worker/udp_loop.hpp"
@@ -154,7 +154,7 @@ void bind_loop(nb::module_& module) {
         .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IP packet on the path.")
         .def("open", &BoundLine::open, nb::arg("dialogue"),
              "Begin a dialogue: send its first packets.")
-        .def("ask_for_life", &BoundLine::ask_for_life,
+        .def("probe_liveness", &BoundLine::probe_liveness,
              "Send one more JOIN, which an aggregator that is there answers.");
 
     nb::class_<BoundLoop>(module, "UdpLoop", "One thread that drives a worker's lines.")
@@ -169,7 +169,7 @@ void bind_loop(nb::module_& module) {
              "Feed the lines' dialogues until all are over, or the time has come.");
 
     nb::class_<WorkerCalls>(module, "WorkerCalls",
-                            "All-reduces in place by a worker's lines, for C++; see calls.h.")
+                            "All-reduces in place by a worker's lines, for C++; see c_api.h.")
         .def(nb::init<const nb::object&, const std::vector<BoundLine*>&, const nb::object&>(),
              nb::arg("loop"), nb::arg("lines"), nb::arg("sessions"))
         .def(

@@ -11,9 +11,9 @@
 #include <span>
 
 #include "bindings/arrays.hpp"
-#include "bindings/calls_capsule.hpp"
+#include "bindings/c_api_capsule.hpp"
 #include "bindings/parts.hpp"
-#include "shared/calls.hpp"
+#include "shared/c_api.hpp"
 #include "shared/group.hpp"
 
 namespace nb = nanobind;
@@ -266,10 +266,10 @@ void bind_shared(nb::module_& module) {
         .def("run", &SharedGroup::collective, "collective"_a, "inputs"_a, "outputs"_a, "count"_a,
              "dtype"_a, "reduction"_a, "root"_a, "fingerprint"_a, "history"_a, "timeout_s"_a,
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
-             "or else its number. Numbers and arguments are those of calls.h. The caller\n"
+             "or else its number. Numbers and arguments are those of c_api.h. The caller\n"
              "keeps the memory until the operation is over.")
         .def("calls", &SharedGroup::calls,
-             "Return a capsule of the calls in calls.h, for another C or C++ library.")
+             "Return a capsule of the calls in c_api.h, for another C or C++ library.")
         .def("in_progress", &SharedGroup::in_progress,
              "Return the number of the operation in progress, or 0.")
         .def("fingerprints", &SharedGroup::fingerprints,

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "bindings/parts.hpp"
-#include "calls.h"
+#include "c_api.h"
 #include "turn.h"
 
 namespace nb = nanobind;
@@ -178,7 +178,7 @@ void bind_turn(nb::module_& module) {
 
     nb::class_<DirectCalls>(module, "DirectCalls",
                             "Begins operations in the calling thread, through the calls of "
-                            "calls.h; no signal handler of Python's runs while it has the turn.")
+                            "c_api.h; no signal handler of Python's runs while it has the turn.")
         .def(nb::init<std::shared_ptr<Turn>, nb::object, nb::object>(), nb::arg("turn"),
              nb::arg("calls"), nb::arg("wake"))
         .def("run", &DirectCalls::run, nb::arg("text"), nb::arg("prepared"), nb::arg("inputs"),

@@ -18,7 +18,7 @@ NB_MODULE(_native, module) {
     bind_selection(module);
     bind_shared(module);
     bind_turn(module);
-    bind_ending(module);
+    bind_exit(module);
     bind_engine(module);
     bind_aggregator(module);
     bind_errors(module);

@@ -19,7 +19,7 @@ void bind_selection(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);
 void bind_turn(nanobind::module_& module);
-void bind_ending(nanobind::module_& module);
+void bind_exit(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 
 }  // namespace afflux::bindings

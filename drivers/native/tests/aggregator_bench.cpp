@@ -41,10 +41,10 @@ int main(int count, char** arguments) {
                 8e-9 * out / processor);
     std::printf("  ns for a KiB in + out:  %.0f\n", 1e9 * processor / ((in + out) / 1024));
     std::printf("  send and receive calls for a MB in + out: %.1f\n", calls / ((in + out) * 1e-6));
-    std::printf("  messages, datagrams in: %llu %llu; out: %llu %llu; strays %llu\n",
+    std::printf("  messages, datagrams in: %llu %llu; out: %llu %llu; handed_off %llu\n",
                 static_cast<unsigned long long>(totals.received.messages),
                 static_cast<unsigned long long>(totals.received.datagrams),
                 static_cast<unsigned long long>(totals.sent.messages),
                 static_cast<unsigned long long>(totals.sent.datagrams),
-                static_cast<unsigned long long>(totals.strays));
+                static_cast<unsigned long long>(totals.handed_off));
 }

@@ -1,4 +1,4 @@
-// Times all collectives among processes of one host, through the calls of calls.h:
+// Times all collectives among processes of one host, through the calls of c_api.h:
 //
 //     shared_collectives_bench [ranks,…] [bytes,…] [collective,…]
 //
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "shared/calls.hpp"
+#include "shared/c_api.hpp"
 #include "tests/shared_timing.hpp"
 
 namespace {

@@ -24,7 +24,7 @@ wire::OpcodeDtype Tensor::opcode_dtype() const {
 
 Blocks::Blocks(const Tensor& tensor)
     : tensor_(tensor),
-      beside_(tensor),
+      host_ranks_(tensor),
       in_place_(tensor.elements == tensor.result),
       numbers_(tensor.ranks, tensor.dtype, tensor.op),
       size_(codec::blocks_of(tensor.count)),
@@ -49,7 +49,7 @@ void Blocks::scan(std::size_t first, std::size_t blocks) {
     } else {
         codec::scan(tensor_.dtype, source(first), count, &exponents_[first]);
     }
-    beside_.scan(first, codec::blocks_of(count), &exponents_[first]);
+    host_ranks_.scan(first, codec::blocks_of(count), &exponents_[first]);
 }
 
 void Blocks::clear(std::size_t block) {
@@ -83,7 +83,7 @@ std::uint8_t* Blocks::target(std::size_t block) {
 
 std::uint8_t Blocks::finite_exponent(std::size_t block) const {
     const std::uint8_t own = codec::finite_exponent(tensor_.dtype, source(block), length(block));
-    return beside_.finite_exponent(block, own);
+    return host_ranks_.finite_exponent(block, own);
 }
 
 void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
@@ -92,7 +92,7 @@ void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* e
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
     encode_whole(source(first), whole, exponents, out);
     if (short_end) encode_whole(padded_.data(), 1, exponents + whole, out + whole * kBlock);
-    beside_.encode(first, blocks, exponents, out);
+    host_ranks_.encode(first, blocks, exponents, out);
 }
 
 void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
@@ -110,13 +110,13 @@ void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::u
 void Blocks::encode_kept(std::size_t block, const BlockElements& elements, std::uint8_t exponent,
                          std::int32_t* out) const {
     encode_whole(elements.data(), 1, &exponent, out);
-    beside_.encode(block, 1, &exponent, out);
+    host_ranks_.encode(block, 1, &exponent, out);
 }
 
 void Blocks::count_classes(std::size_t block, std::int32_t* out) const {
     std::fill_n(out, kBlock, 0);
     codec::class_counts(tensor_.dtype, source(block), length(block), out);
-    beside_.count_classes(block, out);
+    host_ranks_.count_classes(block, out);
 }
 
 void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,

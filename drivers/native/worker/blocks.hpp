@@ -8,7 +8,7 @@
 #include "codec/numbers.hpp"
 #include "codec/types.hpp"
 #include "contract/wire.hpp"
-#include "worker/beside.hpp"
+#include "worker/host_ranks.hpp"
 #include "worker/mirror.hpp"
 
 namespace afflux::worker {
@@ -95,7 +95,7 @@ class Blocks {
                       void* out) const;
 
     Tensor tensor_;
-    Beside beside_;
+    HostRanks host_ranks_;
     bool in_place_;
     codec::Numbers numbers_;
     std::size_t size_;

@@ -15,7 +15,7 @@ Direct::Direct(const Tensor& tensor)
     if (tensor.count == 0) return;
     // An int32 is its own sortable integer, for sums too.
     codec::to_sortable(tensor.dtype, tensor.op, tensor.elements, tensor.count, words_.data());
-    Beside(tensor).encode_direct(words_.data());
+    HostRanks(tensor).encode_direct(words_.data());
 }
 
 wire::Present Direct::present() const {

@@ -17,7 +17,7 @@ ExactTensor::ExactTensor(const Tensor& tensor)
       words_(tensor.count * wire::kExactWords),
       sums_(tensor.count * wire::kExactWords) {
     codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());
-    Beside(tensor).encode_exact(words_.data());
+    HostRanks(tensor).encode_exact(words_.data());
 }
 
 Tensor ExactTensor::on_wire() {

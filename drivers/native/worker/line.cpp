@@ -142,7 +142,7 @@ void Line::flush() {
     session_.counts.bytes_sent += batch_.traffic().bytes - before.bytes;
 }
 
-void Line::ask_for_life() {
+void Line::probe_liveness() {
     send_now(session_.join());
 }
 

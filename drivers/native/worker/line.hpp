@@ -77,7 +77,7 @@ class Line : private PacketSink {
 
     // Sends one more JOIN, which an aggregator that is there answers, and one that has lost the job
     // refuses.
-    void ask_for_life();
+    void probe_liveness();
 
     // The file numbers of the sockets, the one that sends first; -1 for one that is not there.
     std::array<int, 2> numbers() const;

@@ -122,7 +122,7 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         return;
     }
     // Those that were kept back may be asked now.
-    if (asking_.answered(session_.trip.timeout())) next_timer_ = now;
+    if (probe_pacing_.answered(session_.trip.timeout())) next_timer_ = now;
     if (header.version_type == packet::version_type(wire::Type::Result) &&
         header.opcode_dtype == tensor_.opcode_dtype()) {
         take_result(slot, header.present, packet, now, out);
@@ -139,11 +139,11 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
 void Operation::expire(double now, PacketSink& out) {
     next_timer_ = kNever;
     due_.clear();
-    asking_.start(now - session_.heard_at > session_.trip.overdue_after());
+    probe_pacing_.start(now - session_.heard_at > session_.trip.overdue_after());
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         if (!slot.outstanding) continue;
-        if (slot.probes_open > 0) asking_.note_open(slot.probed_at, now);
+        if (slot.probes_open > 0) probe_pacing_.note_open(slot.probed_at, now);
         if (due(slot) <= now) {
             due_.push_back(&slot);
         } else {
@@ -155,8 +155,8 @@ void Operation::expire(double now, PacketSink& out) {
         return one->sent_at < other->sent_at;
     });
     for (Slot* slot : due_) {
-        if (!asking_.may_ask(now)) {
-            next_timer_ = std::min(next_timer_, asking_.next(now));
+        if (!probe_pacing_.may_ask(now)) {
+            next_timer_ = std::min(next_timer_, probe_pacing_.next(now));
             break;
         }
         ask(*slot, now, out);

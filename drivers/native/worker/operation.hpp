@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "worker/asking.hpp"
 #include "worker/columns.hpp"
 #include "worker/dialogue.hpp"
 #include "worker/direct.hpp"
 #include "worker/exact_tensor.hpp"
+#include "worker/probe_pacing.hpp"
 #include "worker/session.hpp"
 
 namespace afflux::worker {
@@ -81,7 +81,7 @@ class Operation : public Dialogue {
     double unanswered_since_ = kNever;  // the first probe since a packet has come, or JOIN has gone
     bool done_ = false;
     std::size_t outstanding_ = 0;  // packets
-    Asking asking_;
+    ProbePacing probe_pacing_;
     std::vector<Slot*> due_;  // kept for its memory
     // Slots whose packets wait for room in the window, by turn and number: all workers send those
     // first that are first in this order, so that they do not wait for one another's others.

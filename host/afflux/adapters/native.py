@@ -74,7 +74,7 @@ def load(again: bool = False) -> ModuleType:
     compiler = chosen.split()
     command = [*compiler, *_flags()]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
-    texts += [(_INCLUDES / each).read_text(encoding="utf-8") for each in ("calls.h", "turn.h")]
+    texts += [(_INCLUDES / each).read_text(encoding="utf-8") for each in ("c_api.h", "turn.h")]
     key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
     folder, build = default_folder("adapter"), functools.partial(_compile, command)
     try:

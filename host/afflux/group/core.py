@@ -28,7 +28,7 @@ from afflux.group.call.plain import Planned
 from afflux.group.call.tensors import check_devices, dtype_name
 from afflux.group.call.work import NO_TIMEOUT
 from afflux.group.engine_calls import EngineCalls
-from afflux.group.exit_hooks import end_users, is_ending, living
+from afflux.group.exit_hooks import end_users, is_exiting, open_groups
 from afflux.group.forming.formation import Formed, form
 from afflux.group.forming.rendezvous import decline
 from afflux.group.progress import Progress
@@ -128,7 +128,7 @@ class Group(BackendMethods):
         self._calls = EngineCalls(*of_group, self.turn, self._progress.wake, size)
         self.sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
         self.reducer.follow(self.turn)
-        living.add(self)
+        open_groups.add(self)
 
     def barrier(self, options: dist.BarrierOptions) -> Any:
         """Agree with every rank that it is here; that is all it takes."""
@@ -395,7 +395,7 @@ class Group(BackendMethods):
             held.clear()
             self._let_go = _nothing
 
-        if at_exit or is_ending():
+        if at_exit or is_exiting():
             free()
         else:
             # It takes Gloo about ten milliseconds to end its threads. The interpreter waits for
@@ -412,7 +412,7 @@ class Group(BackendMethods):
         if drain_s:
             end_users(self)
         self.closed = True
-        living.discard(self)
+        open_groups.discard(self)
         reducer = self.reducer
         ended = self._progress.stop(drain_s)
         self._witness.leave(self._progress.carried_out)

@@ -13,7 +13,7 @@ from typing import Protocol
 import afflux.group.forming.launched_aggregator  # noqa: F401
 from afflux_drivers import _native
 
-__all__ = ["before_end", "end_users", "is_ending", "living"]
+__all__ = ["before_end", "end_users", "is_exiting", "open_groups"]
 
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
@@ -23,7 +23,7 @@ class _Closable(Protocol):
     def close_at_exit(self, seconds: float) -> None: ...
 
 
-living: "weakref.WeakSet[_Closable]" = weakref.WeakSet()
+open_groups: "weakref.WeakSet[_Closable]" = weakref.WeakSet()
 
 _users: "weakref.WeakKeyDictionary[_Closable, list[Callable[[], None]]]" = (
     weakref.WeakKeyDictionary()
@@ -42,7 +42,7 @@ def end_users(group: _Closable) -> None:
             call()
 
 
-def is_ending() -> bool:
+def is_exiting() -> bool:
     """Return whether the interpreter waits for threads no more, and soon ends under those left.
 
     True in functions that are registered with `atexit`, which may destroy groups themselves.
@@ -52,7 +52,7 @@ def is_ending() -> bool:
 
 def _close_all() -> None:
     # A thread that still waits when the interpreter ends could not end cleanly.
-    for group in list(living):
+    for group in list(open_groups):
         with contextlib.suppress(Exception):
             group.close_at_exit(_EXIT_DRAIN_S)
     # Daemons may be in a collective even now, or begin one that is refused.
@@ -62,7 +62,7 @@ def _close_all() -> None:
 def _keep_all() -> None:
     # A forked process has copies of groups, and no threads of Gloo's, for which its destructor
     # waits: nothing may drop the copies, not even the end of the interpreter.
-    for group in list(living):
+    for group in list(open_groups):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 

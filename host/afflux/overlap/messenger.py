@@ -35,7 +35,7 @@ class MessagesFailed(AffluxError):
     """A message could not be summed; the text names it, and what went wrong."""
 
 
-_living: "weakref.WeakSet[Messenger]" = weakref.WeakSet()
+_open_messengers: "weakref.WeakSet[Messenger]" = weakref.WeakSet()
 
 Finished = Callable[[Message, float, float], None]
 """Gets a message that has been summed, and when that began and ended (`time.monotonic`)."""
@@ -85,7 +85,7 @@ class Messenger:
         self.agreeing_s = 0.0
         self._thread = threading.Thread(target=self._run, name="afflux-overlap", daemon=True)
         self._thread.start()
-        _living.add(self)
+        _open_messengers.add(self)
 
     @property
     def failure(self) -> MessagesFailed | None:
@@ -314,7 +314,7 @@ class Messenger:
 
 
 def _go_on_in_child() -> None:
-    for each in list(_living):
+    for each in list(_open_messengers):
         each._forked()
 
 

@@ -34,7 +34,7 @@ from afflux.overlap.plan import Message, Plan
 from afflux.overlap.record import Record, layer_of, layers_table, messages_table
 from afflux.overlap.steps import DeferredSteps, check_deferrable
 from afflux.overlap.timeline import write_timeline
-from afflux.overlap.touch import Touches
+from afflux.overlap.use_tracker import UseTracker
 from afflux.schemes.compressor import Compressor
 
 __all__ = ["Priorities", "priorities_hook"]
@@ -115,8 +115,8 @@ class Priorities:
         self._messenger: Messenger | None = None
         self._arrivals: Arrivals | None = None
         self._backward_ended_s = 0.0
-        self._touches = Touches(self._touched)
-        self._touches.wanted = self._names
+        self._use_tracker = UseTracker(self._touched)
+        self._use_tracker.wanted = self._names
         self._steps = (
             DeferredSteps(
                 optimizers, self._names, self._averages, self._watch, self._applied, any_optimizer
@@ -152,7 +152,7 @@ class Priorities:
             self._wait(range(len(self.messages)), "flush")
             self._steps.write_averages()
             self._steps.apply_all()
-        self._touches.turn_off()
+        self._use_tracker.turn_off()
 
     def statistics(self) -> dict[str, Any]:
         """Return what has been sent and waited for since the start, or since `record.reset()`.
@@ -254,7 +254,7 @@ class Priorities:
         if self._messenger is None:
             self._make_plan()
         assert self._messenger is not None and self._arrivals is not None
-        self._touches.turn_off()
+        self._use_tracker.turn_off()
         if self._steps is not None and self._steps.pending:
             names = [self._names[number] for number in self._steps.pending]
             raise RuntimeError(
@@ -296,7 +296,7 @@ class Priorities:
             with torch.no_grad():
                 torch._foreach_copy_(given, averages)
         self._steps.gathered(mine)
-        if not self._touches.goes_on:
+        if not self._use_tracker.goes_on:
             # The forward pass was in another thread: nobody would see gradients being used.
             self._steps.write_averages()
 
@@ -319,10 +319,10 @@ class Priorities:
     def _watch(self) -> None:
         """Look for what the steps say; in the thread that asks for steps, and for averages."""
         assert self._steps is not None
-        self._touches.wanted = self._steps.wanted
-        self._touches.replaceable = self._steps.replaceable
+        self._use_tracker.wanted = self._steps.wanted
+        self._use_tracker.replaceable = self._steps.replaceable
         if self._steps.pending:
-            self._touches.turn_on()
+            self._use_tracker.turn_on()
 
     def _applied(self, parameters: Sequence[torch.Tensor], started_s: float) -> None:
         name = layer_of(self._names[id(parameters[0])])
@@ -342,8 +342,8 @@ class Priorities:
     def _before_forward(self, *_: Any) -> None:
         if self._plan is None:
             if self._order is None:
-                self._touches.turn_on()
-        elif self._steps is not None and self._steps.pending and not self._touches.on:
+                self._use_tracker.turn_on()
+        elif self._steps is not None and self._steps.pending and not self._use_tracker.on:
             # In another thread than the one that has called step().
             self.flush()
 
@@ -351,7 +351,7 @@ class Priorities:
         """Have the steps done if what the module uses now cannot be seen."""
         if self._steps is None or not self._steps.pending:
             return
-        if not self._touches.on or torch._C._functorch.peek_interpreter_stack() is not None:
+        if not self._use_tracker.on or torch._C._functorch.peek_interpreter_stack() is not None:
             self._steps.apply_all()
 
     def _before_state(self, *_: Any) -> None:
@@ -359,10 +359,10 @@ class Priorities:
 
     def _after_forward(self, _: Any, __: Any, output: Any) -> None:
         if self._plan is None:
-            self._touches.turn_off()
+            self._use_tracker.turn_off()
         if self._steps is not None and torch.is_grad_enabled():
             # From the backward pass to the step, gradients are not yet the averages.
-            self._touches.turn_on()
+            self._use_tracker.turn_on()
         if self._layers is not None:
             self._layers.watch_output(output)
 

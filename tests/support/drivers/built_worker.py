@@ -42,7 +42,7 @@ def build(name: str, bug: Bug | None) -> Path:
         "costs",
         "shared",
         "worker",
-        "calls",
+        "c_api",
         "aggregator",
         "datagrams",
         "engine",

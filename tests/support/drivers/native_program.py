@@ -19,14 +19,14 @@ ARGUMENTS = ("1", "24")
 LIMIT_S = 300
 
 PARTS = {
-    "shared": ("shared", "codec", "calls"),
+    "shared": ("shared", "codec", "c_api"),
     "aggregator": ("aggregator", "engine", "datagrams", "packet"),
     "engine": ("engine", "packet"),
     "datagrams": ("datagrams",),
     "narrow": ("narrow",),
     "rows": ("rows",),
     "selection": ("selection",),
-    "worker": ("worker", "engine", "datagrams", "packet", "codec", "calls"),
+    "worker": ("worker", "engine", "datagrams", "packet", "codec", "c_api"),
 }
 """Libraries by the first word of a program's name: what it tests, and what that stands on."""
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from afflux_drivers import _native
-from afflux_drivers.calls import Collective, Status
+from afflux_drivers.c_api import Collective, Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.shared.call import SharedCall
+from afflux_drivers.shared.request import SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
-from tests.support.drivers.c_calls import CCalls
+from tests.support.drivers.c_api import CCalls
 
 # Far above what anything takes, but a hang must end.
 _PATIENCE_S = 120

@@ -1,6 +1,6 @@
 // The backend "afflux" as torch's own C++ has backends.
 //
-// Simple calls need no Python: what the group's reducer offers to C++ (calls.h), and synchronous
+// Simple calls need no Python: what the group's reducer offers to C++ (c_api.h), and synchronous
 // ones that go to Gloo where the ranks need not agree before. All others, and whatever takes longer
 // than a moment or fails, go to the thread of the group in Python (afflux.group.progress), whose
 // turn both share.
@@ -16,8 +16,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "call_cache.hpp"
 #include "completion.hpp"
-#include "known_calls.hpp"
 #include "python_object.hpp"
 #include "turn.h"
 

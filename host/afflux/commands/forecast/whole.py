@@ -40,7 +40,7 @@ class Whole:
         wall: From a call's beginning to its end.
         worker_calls: System calls of a rank for a byte.
         aggregator_calls: Those of the aggregator, for a byte as above.
-        strays: Share of packets that its threads have handed to one another.
+        handed_off: Share of packets that its threads have handed to one another.
     """
 
     worker: float
@@ -48,7 +48,7 @@ class Whole:
     wall: float
     worker_calls: float
     aggregator_calls: float
-    strays: float
+    handed_off: float
 
 
 def measure_whole(
@@ -124,7 +124,7 @@ class _Rank:
 
 
 def _sample(server: AggregatorServer, ranks: list[_Rank]) -> Whole:
-    calls, passed, strays = _counts(server, ranks)
+    calls, passed, handed_off = _counts(server, ranks)
     begin_s, process_s, own_s = time.perf_counter(), time.process_time(), time.thread_time()
     spent = _at_once([rank.call for rank in ranks])
     wall_s = time.perf_counter() - begin_s
@@ -138,16 +138,16 @@ def _sample(server: AggregatorServer, ranks: list[_Rank]) -> Whole:
         wall=wall_s / size,
         worker_calls=(worker_calls - calls) / len(ranks) / size,
         aggregator_calls=(taken - passed[0]) / len(ranks) / size,
-        strays=(handed - strays) / max(1, packets - passed[1]),
+        handed_off=(handed - handed_off) / max(1, packets - passed[1]),
     )
 
 
 def _counts(server: AggregatorServer, ranks: list[_Rank]) -> tuple[int, tuple[int, int], int]:
-    """Return system calls of the ranks; those of the aggregator and its packets; its strays."""
+    """Return system calls of the ranks; those of the aggregator and its packets; its hand-offs."""
     traffic = server.traffic()
     calls = traffic["received"]["calls"] + traffic["sent"]["calls"] + traffic["waits"]
     of_ranks = sum(rank.worker.statistics.system_calls for rank in ranks)
-    return of_ranks, (calls, traffic["received"]["datagrams"]), traffic["strays"]
+    return of_ranks, (calls, traffic["received"]["datagrams"]), traffic["handed_off"]
 
 
 def _at_once(functions: list[Callable[[], None]]) -> list[float]:

@@ -1,1 +1,1 @@
-"""Shards or Gloo, tensor by tensor: what a short contest and the calls themselves measure."""
+"""Shards or Gloo, tensor by tensor: what a short calibration and the calls themselves measure."""

@@ -2,14 +2,14 @@
 
 A call takes up to three steps:
 
-    ask       the ranks tell each other their news, if the tensor's `Ledger` wants it
+    ask       the ranks tell each other their news, if the tensor's `PathHistory` wants it
     sum       by shards, or by Gloo
     end       the result's density is noted
 
 The ranks tell each other their news in an all-reduce of a few integers, the greatest, through the
 shards. A rank that sums by shards meanwhile, or that is about to do something else than the others,
 has another fingerprint: an error names it at all ranks. Of a rank that is in Gloo meanwhile the
-others learn by the store (`WaitingCalls`).
+others learn by the store (`DeadlockDetector`).
 """
 
 import logging
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from afflux.group.autotune.path_history import DENSE, Ledger, Way
+from afflux.group.autotune.deadlock import DeadlockDetector
+from afflux.group.autotune.path_history import DENSE, PathHistory, Way
 from afflux.group.autotune.rates import Rates
-from afflux.group.autotune.waiting_calls import WaitingCalls
 from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import dtype_name, elements_of, in_place, write_back
 from afflux.group.reducers.fallback import GlooFallback
@@ -45,14 +45,14 @@ _REDUCTIONS = ("sum", "avg")
 _SMALL_BYTES = 32 << 10
 """Below, what ranks compare before a call goes to Gloo takes as long as the sum does by shards."""
 
-_LEDGERS_MAX = 4096
+_HISTORIES_MAX = 4096
 """Kinds of tensors that are remembered; a training loop has some hundreds."""
 
 _SAMPLE = 512
 """Blocks of a result that are looked at."""
 
 _NEWS = 3
-"""Integers of a ledger's news; each rank's next call follows them."""
+"""Integers of a history's news; each rank's next call follows them."""
 
 _SHARDS = "shards"
 
@@ -73,7 +73,7 @@ class EitherReducer:
     Args:
         shards: The other one.
         fallback: The group's Gloo.
-        rates: The measurements of the contest.
+        rates: The measurements of the calibration.
         waiting: Tells if ranks wait in different calls.
         rank: Own rank.
         ranks: How many there are.
@@ -86,7 +86,7 @@ class EitherReducer:
         shards: Reducer[Any],
         fallback: GlooFallback,
         rates: Rates,
-        waiting: WaitingCalls,
+        waiting: DeadlockDetector,
         rank: int,
         ranks: int,
     ) -> None:
@@ -105,7 +105,7 @@ class EitherReducer:
         self._waiting = waiting
         self._turn = Turn()
         self._news_plan = shards.plan(Asked("all_reduce", torch.int32, (_NEWS + ranks,), "max"))
-        self._ledgers: dict[str, Ledger] = {}
+        self._histories: dict[str, PathHistory] = {}
         self._places: dict[int, Any] = {}
 
     def follow(self, turn: Turn) -> None:
@@ -141,18 +141,18 @@ class EitherReducer:
         interrupted: Interruption,
     ) -> bool:
         """Sum a tensor; return whether shards did."""
-        ledger = self._ledger(plan) if plan.chosen else None
-        if ledger is None or (not ledger.chosen and ledger.way is Way.SHARDS):
+        history = self._history(plan) if plan.chosen else None
+        if history is None or (not history.chosen and history.way is Way.SHARDS):
             interrupted = self.watching(_SHARDS, plan.text, interrupted)
             self.shards.run(plan.of_shards, inputs, outputs, timeout_s, interrupted)
-            if ledger is not None:
-                ledger.calls[Way.SHARDS] += 1
+            if history is not None:
+                history.calls[Way.SHARDS] += 1
             return True
-        call = _Call(self, plan, ledger, outputs[0], timeout_s, interrupted)
+        call = _Call(self, plan, history, outputs[0], timeout_s, interrupted)
         try:
             call.carry_out()
         except Disagreement as error:
-            more = f"; this rank sums by {call.way}, as {ledger.reason}"
+            more = f"; this rank sums by {call.way}, as {history.reason}"
             error.args = (f"{error.args[0]}{more}", *error.args[1:])
             raise
         return call.way is Way.SHARDS
@@ -174,12 +174,12 @@ class EitherReducer:
         """Return the shards', and for each kind of tensor its calls by way and why."""
         choices = {
             kind: {
-                "way": str(ledger.way).lower(),
-                "reason": ledger.reason,
-                "shards": ledger.calls[Way.SHARDS],
-                "gloo": ledger.calls[Way.GLOO],
+                "way": str(history.way).lower(),
+                "reason": history.reason,
+                "shards": history.calls[Way.SHARDS],
+                "gloo": history.calls[Way.GLOO],
             }
-            for kind, ledger in list(self._ledgers.items())
+            for kind, history in list(self._histories.items())
         }
         return {**self.shards.statistics(), "choices": choices}
 
@@ -204,7 +204,7 @@ class EitherReducer:
     def _sample(self, blocks: int) -> Any:
         places = self._places.get(blocks)
         if places is None:
-            if len(self._places) >= _LEDGERS_MAX:
+            if len(self._places) >= _HISTORIES_MAX:
                 self._places.clear()
             # One of each of equal stretches, by chance: rows of a table have a period.
             starts = np.arange(_SAMPLE + 1) * blocks // _SAMPLE
@@ -241,14 +241,14 @@ class EitherReducer:
         text = f"all_reduce {begun.call.about.rest[1:]}"
         self._native.finish(begun, timeout_s, self.watching(_SHARDS, text, interrupted))
 
-    def _ledger(self, plan: _Plan) -> Ledger:
-        ledger = self._ledgers.get(plan.text)
-        if ledger is None:
-            if len(self._ledgers) >= _LEDGERS_MAX:
-                self._ledgers.clear()
-            ledger = self._ledgers[plan.text] = Ledger(self.rates, plan.size)
-            _log.debug("rank %d: %s by %s: %s", self.rank, plan.text, ledger.way, ledger.reason)
-        return ledger
+    def _history(self, plan: _Plan) -> PathHistory:
+        history = self._histories.get(plan.text)
+        if history is None:
+            if len(self._histories) >= _HISTORIES_MAX:
+                self._histories.clear()
+            history = self._histories[plan.text] = PathHistory(self.rates, plan.size)
+            _log.debug("rank %d: %s by %s: %s", self.rank, plan.text, history.way, history.reason)
+        return history
 
 
 class _Call:
@@ -262,15 +262,15 @@ class _Call:
         self,
         reducer: EitherReducer,
         plan: _Plan,
-        ledger: Ledger,
+        history: PathHistory,
         tensor: torch.Tensor,
         timeout_s: float,
         interrupted: Interruption,
     ) -> None:
-        self.way = ledger.way
+        self.way = history.way
         self._reducer = reducer
         self._plan = plan
-        self._ledger = ledger
+        self._history = history
         self._tensor = tensor
         self._deadline = time.monotonic() + timeout_s
         self._interrupted = interrupted
@@ -283,20 +283,20 @@ class _Call:
 
     def carry_out(self) -> None:
         """Take all steps."""
-        ledger = self._ledger
-        before = ledger.way, ledger.reason
-        if ledger.ask:
+        history = self._history
+        before = history.way, history.reason
+        if history.ask:
             self._ask()
-            ledger.told(self._heard())
-            self.way = ledger.way
+            history.told(self._heard())
+            self.way = history.way
         began_s = time.monotonic()
         self._sum()
         took_us = min(_NUMBER_MASK, round(1e6 * (time.monotonic() - began_s)))
-        density = self._reducer.density(self._elements) if ledger.chosen else 0
-        ledger.done(self.way, took_us, density)
+        density = self._reducer.density(self._elements) if history.chosen else 0
+        history.done(self.way, took_us, density)
         write_back(self._tensor, self._elements)
-        if (ledger.way, ledger.reason) != before:
-            about = self._reducer.rank, self._plan.text, ledger.way, ledger.reason
+        if (history.way, history.reason) != before:
+            about = self._reducer.rank, self._plan.text, history.way, history.reason
             _log.debug("rank %d: %s by %s: %s", *about)
 
     def _left_s(self) -> float:
@@ -313,7 +313,7 @@ class _Call:
             raise Disagreement(
                 f"the ranks disagree: rank {self._reducer.rank} called {self._plan.text}, but "
                 f"ranks {others.tolist()} called something else",
-                number=sum(self._ledger.calls),
+                number=sum(self._history.calls),
                 description=self._plan.text,
                 fingerprint=self._number,
                 fingerprints=tuple(int(each) for each in self._news[_NEWS:]),
@@ -323,10 +323,10 @@ class _Call:
 
     def _ask(self) -> None:
         """Tell this rank's news, and its next call."""
-        text = f"{self._plan.text} {self._ledger.state}"
+        text = f"{self._plan.text} {self._history.state}"
         self._number = zlib.crc32(text.encode()) & _NUMBER_MASK
-        coming = self._reducer.density(self._elements) if self._ledger.varies else 0
-        self._news[:_NEWS] = *self._ledger.news, coming
+        coming = self._reducer.density(self._elements) if self._history.varies else 0
+        self._news[:_NEWS] = *self._history.news, coming
         self._news[_NEWS + self._reducer.rank] = self._number
         interrupted = self._reducer.watching(_SHARDS, text, self._interrupted)
         self._reducer.tell(self._news, self._left_s(), interrupted)

@@ -1,9 +1,9 @@
 """Which way the tensors of one kind take, by shards or by Gloo: what is known, and what follows.
 
 All ranks must come to the same choice, for one that goes to Gloo alone waits there in vain. So a
-choice follows from the facts that all know alike: the contest's `Rates`, the calls before this one,
-in their order, and the news that the ranks have told each other with these calls. No clock has a
-part in it but that of a time which all ranks were told.
+choice follows from the facts that all know alike: the calibration's `Rates`, the calls before this
+one, in their order, and the news that the ranks have told each other with these calls. No clock has
+a part in it but that of a time which all ranks were told.
 
     first call    as if it were dense
     then          by rates and density, if these leave no doubt
@@ -24,7 +24,7 @@ import statistics
 
 from afflux.group.autotune.rates import Rates
 
-__all__ = ["DENSE", "Ledger", "Way"]
+__all__ = ["DENSE", "PathHistory", "Way"]
 
 DENSE = 1024
 """The density of a tensor all of whose blocks are not zero: densities are in 1024ths."""
@@ -70,7 +70,7 @@ class _Choice:
     """The way of tensors of one size and, where densities keep changing, of about one density.
 
     Args:
-        rates: The contest's.
+        rates: The calibration's.
         size: Bytes of a tensor.
         density: The estimate before the first call.
 
@@ -164,14 +164,14 @@ class _Choice:
         )
 
 
-class Ledger:
+class PathHistory:
     """The calls of one kind at one rank; at all other ranks its public part is the same.
 
     For each call: `ask` whether the ranks must tell each other their news first, and if so `told`;
     then `way`, and `done` when it is over.
 
     Args:
-        rates: The contest's.
+        rates: The calibration's.
         size: Bytes of a tensor.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The measurements of a contest between shards and Gloo, and estimates for other tensors."""
+"""The measurements of a calibration between shards and Gloo, and estimates for other tensors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 class Rates:
-    """The outcome of a contest. The same at all ranks, to the bit.
+    """The outcome of a calibration. The same at all ranks, to the bit.
 
     Args:
         points: Of each size, in ascending order; at least one.

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import PrefixStore
 
-from afflux.group.autotune.contest import settle
+from afflux.group.autotune.calibration import settle
 from afflux.group.forming.rendezvous import meet
 from afflux.group.liveness.witness import Witness
 from afflux.group.reducers.fallback import GlooFallback
@@ -51,7 +51,7 @@ def form(membership: Membership, settings: Settings) -> Formed:
     try:
         if not reducer.notices_ends:
             witness.meet(membership, keys, settings)
-        # Of this life of the group: an earlier one over the same store had other keys.
+        # Of this incarnation of the group: an earlier one over the same store had other keys.
         gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
         fallback = GlooFallback(gloo, membership.store, rank, size)
         if tuning is not None:

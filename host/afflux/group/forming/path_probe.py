@@ -3,7 +3,7 @@
 Every host sends packets as long as those with 16, 13, 5 and 4 blocks to every other, unfragmented,
 again and again for a bounded time, and notes which of the others' arrive. Both directions of a pair
 are probed, and at once: what one host hears is what the path from the other carries. The packets
-have the key of the group's life, so nobody else's count.
+have the key of the group's incarnation, so nobody else's count.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class PathProbe:
 
     Args:
         address: Own address.
-        key: Of the group's life, 16 bytes.
+        key: Of the group's incarnation, 16 bytes.
         own: Number of this host.
 
     Attributes:

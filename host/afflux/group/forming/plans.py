@@ -15,7 +15,7 @@ import secrets
 from functools import partial
 from typing import Any, NamedTuple
 
-from afflux.group.autotune.contest import Tuning, contest_of, known
+from afflux.group.autotune.calibration import Tuning, calibration_key, known
 from afflux.group.autotune.rates import Rates
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
@@ -174,8 +174,8 @@ class ShardsPlan(NamedTuple):
         lanes: Most lanes that all ranks want.
         slots: Slots that rank 0 wants.
         require: Whether Gloo may not take their place.
-        contest: Key of the contest with Gloo; empty if nothing but shards was asked for.
-        rates: The measurements of an earlier such contest; none if it is still to be.
+        calibration: Key of the calibration with Gloo; empty if nothing but shards was asked for.
+        rates: The measurements of an earlier such calibration; none if it is still to be.
     """
 
     topology: Topology
@@ -184,7 +184,7 @@ class ShardsPlan(NamedTuple):
     lanes: int
     slots: int
     require: bool
-    contest: str
+    calibration: str
     rates: list[list[Any]]
 
     def make(self, forming: Forming) -> Made:
@@ -213,9 +213,9 @@ class ShardsPlan(NamedTuple):
         except BaseException:
             units.close()
             raise
-        if not self.contest:
+        if not self.calibration:
             return Made(reducer)
-        return Made(reducer, Tuning(self.contest, Rates(self.rates) if self.rates else None))
+        return Made(reducer, Tuning(self.calibration, Rates(self.rates) if self.rates else None))
 
     def without(self, reason: str) -> GlooPlan:
         """Return what all ranks do if there are no shards.
@@ -246,7 +246,7 @@ def to_json(plan: Plan) -> str:
             elif plan.tickets:
                 ticket["job"] = plan.tickets
         case ShardsPlan():
-            ticket |= {"require": plan.require, "contest": plan.contest}
+            ticket |= {"require": plan.require, "contest": plan.calibration}
             if plan.rates:
                 ticket["rates"] = plan.rates
             names = ("hosts", "key", "lanes", "slots")
@@ -266,7 +266,7 @@ def from_json(text: str) -> Plan:
             topology,
             **ticket["shards"],
             require=ticket["require"],
-            contest=ticket["contest"],
+            calibration=ticket["contest"],
             rates=rates,
         )
     return JobPlan(
@@ -301,12 +301,12 @@ def decide(forming: Forming, unshared: str) -> Plan:
             topology, hosts, secrets.token_hex(16), lanes, settings.slots, settings.require, "", []
         )
         if url.scheme == "auto" and not settings.require:
-            contest = contest_of(everyone, settings.interface or ())
-            earlier = known(contest)
+            calibration = calibration_key(everyone, settings.interface or ())
+            earlier = known(calibration)
             if isinstance(earlier, Topology):
                 return GlooPlan(earlier, asked=True)
             rates = [list(each) for each in earlier.points] if earlier is not None else []
-            plan = plan._replace(contest=contest, rates=rates)
+            plan = plan._replace(calibration=calibration, rates=rates)
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
         return plan
     # The ranks look for their ways to boards before a job is asked for.

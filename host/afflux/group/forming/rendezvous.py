@@ -1,7 +1,7 @@
 """How a new group gets its reducers: over memory that its ranks share, or over aggregators.
 
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
-auto                shared memory                 shards and Gloo, by the `contest`; else Gloo
+auto                shared memory                 shards and Gloo, by the `calibration`; else Gloo
 shm://              shared memory                 an error
 gloo://             Gloo                          Gloo
 all others          aggregators                   aggregators
@@ -11,7 +11,7 @@ import logging
 import os
 from typing import Any, NamedTuple
 
-from afflux.group.autotune.contest import Tuning
+from afflux.group.autotune.calibration import Tuning
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.plans import (
     Forming,
@@ -37,7 +37,7 @@ from afflux.group.store.exchange import (
     host_identity,
 )
 from afflux.group.store.keys import GroupStore
-from afflux.group.store.roll_call import Meeting
+from afflux.group.store.roll_call import RollCall
 from afflux_drivers.errors import AffluxError, timed_out
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
@@ -84,10 +84,10 @@ def meet(membership: Membership, settings: Settings) -> Met:
         reason = f"AFFLUX_AGGREGATOR={settings.aggregator}: {error}"
         decline(membership, reason)
         raise RendezvousError(f"rank {membership.rank}: {reason}") from error
-    meeting = _meeting(membership)
+    roll_call = _roll_call(membership)
     try:
-        meeting.introduce(introduction)
-        return _follow(meeting, introduction, membership, settings)
+        roll_call.introduce(introduction)
+        return _follow(roll_call, introduction, membership, settings)
     except StoreSilent as silence:
         raise RendezvousError(
             f"{timed_out(membership.timeout.total_seconds())}: rank {membership.rank} of "
@@ -95,27 +95,27 @@ def meet(membership: Membership, settings: Settings) -> Met:
         ) from None
 
 
-def _meeting(membership: Membership) -> Meeting:
+def _roll_call(membership: Membership) -> RollCall:
     limit_s = membership.timeout.total_seconds()
-    return Meeting(membership.store, membership.rank, membership.size, limit_s)
+    return RollCall(membership.store, membership.rank, membership.size, limit_s)
 
 
 def decline(membership: Membership, reason: str) -> None:
     """Make the group fail at the other ranks because this one cannot take part. Collective."""
-    meeting = _meeting(membership)
-    meeting.hurry(_DECLINE_S)
+    roll_call = _roll_call(membership)
+    roll_call.hurry(_DECLINE_S)
     introduction = Introduction(
         AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason, membership.adapter
     )
     try:
-        meeting.introduce(introduction)
-        _follow(meeting, introduction, membership, Settings()).keys.release()
+        roll_call.introduce(introduction)
+        _follow(roll_call, introduction, membership, Settings()).keys.release()
     except (AffluxError, RuntimeError):
         _log.debug("declined", exc_info=True)
 
 
 def _follow(
-    meeting: Meeting,
+    roll_call: RollCall,
     introduction: Introduction,
     membership: Membership,
     settings: Settings,
@@ -127,21 +127,21 @@ def _follow(
     keys: GroupStore | None = None
     try:
         if rank == 0:
-            keys = meeting.keys()
+            keys = roll_call.keys()
             if introduction.url.may_share and not introduction.error:
-                worker, reason = offer_memory(meeting, keys, introduction, size)
+                worker, reason = offer_memory(roll_call, keys, introduction, size)
                 if worker is not None:
                     return _shared(worker, keys, settings)
-            everyone = meeting.call_roll(keys)
+            everyone = roll_call.call_roll(keys)
         else:
-            ticket = meeting.next_ticket()
+            ticket = roll_call.next_ticket()
             while "segment" in ticket:
-                claimed = claim_memory(ticket, meeting, introduction, rank, size)
+                claimed = claim_memory(ticket, roll_call, introduction, rank, size)
                 if claimed is not None:
                     return _shared(*claimed, settings)
-                ticket = meeting.next_ticket()
-            keys = meeting.keys()
-            meeting.confirm(keys)
+                ticket = roll_call.next_ticket()
+            keys = roll_call.keys()
+            roll_call.confirm(keys)
         exchange = Exchange(keys.asked, rank, size, timeout.total_seconds())
         lease = GroupLease(keys.store, settings)
         forming = Forming(rank, size, settings, exchange, keys, lease, everyone)

@@ -4,7 +4,7 @@ from typing import Any
 
 from afflux.group.store.exchange import Introduction
 from afflux.group.store.keys import GroupStore
-from afflux.group.store.roll_call import Meeting
+from afflux.group.store.roll_call import RollCall
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.shared.segment import SegmentClaim, SegmentOffer
 from afflux_drivers.shared.worker import SharedWorker
@@ -23,7 +23,7 @@ _UNUSABLE = (AffluxError, OSError, RuntimeError, ValueError)
 
 
 def offer_memory(
-    meeting: Meeting, keys: GroupStore, introduction: Introduction, size: int
+    roll_call: RollCall, keys: GroupStore, introduction: Introduction, size: int
 ) -> tuple[SharedWorker | None, str]:
     """Hand a new segment to all other ranks, as rank 0, for as long as they may take to come.
 
@@ -43,8 +43,8 @@ def offer_memory(
         except _UNUSABLE as error:
             return None, f"rank 0: {error}"
         ticket = {"name": offer.name, "secret": offer.secret}
-        meeting.offer({"segment": ticket, **introduction.to_fields()})
-        reason = _serve(offer, meeting, keys)
+        roll_call.offer({"segment": ticket, **introduction.to_fields()})
+        reason = _serve(offer, roll_call, keys)
         agreed = not reason and not offer.missing
         return (worker, "") if agreed else (None, reason)
     finally:
@@ -53,13 +53,13 @@ def offer_memory(
             worker.close()
 
 
-def _serve(offer: SegmentOffer, meeting: Meeting, keys: GroupStore) -> str:
+def _serve(offer: SegmentOffer, roll_call: RollCall, keys: GroupStore) -> str:
     glance_s = _FIRST_GLANCE_S
-    while offer.missing and meeting.left_s > 0:
-        offer.serve(min(glance_s, meeting.left_s))
+    while offer.missing and roll_call.left_s > 0:
+        offer.serve(min(glance_s, roll_call.left_s))
         for rank, refusal in offer.refusals.items():
             return f"rank {rank}: {refusal}"
-        apart = meeting.in_time(keys).find(_APART) if offer.missing else None
+        apart = roll_call.in_time(keys).find(_APART) if offer.missing else None
         if apart is not None:
             return apart.decode()
         glance_s = min(glance_s * 1.5, _LAST_GLANCE_S)
@@ -67,25 +67,25 @@ def _serve(offer: SegmentOffer, meeting: Meeting, keys: GroupStore) -> str:
 
 
 def claim_memory(
-    ticket: dict[str, Any], meeting: Meeting, introduction: Introduction, rank: int, size: int
+    ticket: dict[str, Any], roll_call: RollCall, introduction: Introduction, rank: int, size: int
 ) -> tuple[SharedWorker, GroupStore] | None:
     """Map the segment that a ticket offers, at a rank other than 0.
 
     Returns:
         The worker, and the keys of its group, if all ranks have mapped it; None if not, or if the
-        ticket is of an earlier life. Then another ticket comes.
+        ticket is of an earlier incarnation. Then another ticket comes.
     """
-    keys = meeting.keys()
+    keys = roll_call.keys()
     reason = _why_apart(ticket, introduction)
     worker = None
     if not reason:
-        worker, reason = _claim(ticket["segment"], meeting, rank, size)
+        worker, reason = _claim(ticket["segment"], roll_call, rank, size)
     if worker is not None:
         return worker, keys
     try:
         if reason:
-            # Nobody reads it if the ticket is of an earlier life.
-            meeting.in_time(keys).set(_APART, f"rank {rank}: {reason}")
+            # Nobody reads it if the ticket is of an earlier incarnation.
+            roll_call.in_time(keys).set(_APART, f"rank {rank}: {reason}")
     finally:
         keys.release()
     return None
@@ -106,7 +106,7 @@ def _why_apart(ticket: dict[str, Any], own: Introduction) -> str:
 
 
 def _claim(
-    offered: dict[str, str], meeting: Meeting, rank: int, size: int
+    offered: dict[str, str], roll_call: RollCall, rank: int, size: int
 ) -> tuple[SharedWorker | None, str]:
     worker: SharedWorker | None = None
     try:
@@ -120,7 +120,7 @@ def _claim(
             claim.answer(f"{error or type(error).__name__}")
             return None, ""
         claim.answer()
-        if claim.agreed(max(meeting.left_s, 0.01)):
+        if claim.agreed(max(roll_call.left_s, 0.01)):
             claimed, worker = worker, None
             return claimed, ""
         return None, ""

@@ -43,7 +43,7 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
     if len(hosts) == 1:
         return Topology("gloo", unshared or "the ranks of one host cannot share memory")
     apart = f"rank {hosts[1][0]} is on another host or in another network namespace than rank 0"
-    # If paths and leaders allow it, and if a contest with Gloo does not tell otherwise.
+    # If paths and leaders allow it, and if a calibration with Gloo does not tell otherwise.
     return Topology("shards" + _suffix(hosts), apart)
 
 

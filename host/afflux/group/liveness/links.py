@@ -110,15 +110,15 @@ class Link:
         """Whether the other process is on another host, and both are to send beats."""
         return self._beats and not self.ended
 
-    def leave(self, life: str, sequence: int) -> None:
+    def leave(self, incarnation: str, sequence: int) -> None:
         """Tell the process at the other end that this one has left a group.
 
         Args:
-            life: Of the group, 16 hexadecimal digits.
+            incarnation: Of the group, 16 hexadecimal digits.
             sequence: Number of the last operation that this one has carried out.
         """
         if not self.ended:
-            self.send(_LEFT, _LEFT_BODY.pack(bytes.fromhex(life), sequence))
+            self.send(_LEFT, _LEFT_BODY.pack(bytes.fromhex(incarnation), sequence))
 
     def send(self, kind: int, body: bytes = b"") -> None:
         """Send a frame, or lose it: a peer that is so slow learns nothing in time anyway."""
@@ -165,8 +165,8 @@ class Link:
             body = bytes(self._got[_HEADER.size : _HEADER.size + length])
             del self._got[: _HEADER.size + length]
             if kind == _LEFT and length == _LEFT_BODY.size:
-                life, sequence = _LEFT_BODY.unpack(body)
-                self.left[life.hex()] = sequence
+                incarnation, sequence = _LEFT_BODY.unpack(body)
+                self.left[incarnation.hex()] = sequence
 
 
 class _Caller(NamedTuple):

@@ -43,7 +43,7 @@ class Witness:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._life = ""
+        self._incarnation = ""
         self._mine: Links | None = None
         self._links: dict[int, Link] = {}
 
@@ -60,7 +60,7 @@ class Witness:
         Raises:
             RendezvousError: Ranks did not come.
         """
-        self._life = keys.life
+        self._incarnation = keys.incarnation
         rank, size = membership.rank, membership.size
         # Apart from steps that have failed, after which all go on with Gloo.
         own_keys = keys.asked.under("witness")
@@ -120,7 +120,7 @@ class Witness:
         now = time.monotonic()
         links = self._links
         for rank, link in links.items():
-            left = link.left.get(self._life)
+            left = link.left.get(self._incarnation)
             if left is None:
                 if link.ended and now - link.ended_at >= _GRACE_S:
                     seen[rank] = link.ended
@@ -141,7 +141,7 @@ class Witness:
         if os.getpid() != self._pid:
             return
         for link in self._links.values():
-            link.leave(self._life, sequence)
+            link.leave(self._incarnation, sequence)
 
     def close(self) -> None:
         """Let go of the connections, after `leave`. May be called more than once."""

@@ -2,8 +2,8 @@
 
 The ranks of a host put their elements into memory that they share. The *leader*, the least of them,
 has the host's only worker, which sends what all of them would have sent: the bits are those of a
-job of all ranks (`drivers/native/worker/beside.hpp`). The leader's own tensor is summed where it
-lies; as results come they also go into the memory, for the others (`drivers/native/worker/
+job of all ranks (`drivers/native/worker/host_ranks.hpp`). The leader's own tensor is summed where
+it lies; as results come they also go into the memory, for the others (`drivers/native/worker/
 mirror.hpp`). Blocks of zeros are neither put in nor handed out: there is a byte for each block that
 says what is there.
 
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.errors import AffluxError, Interrupted
-from afflux_drivers.shared.call import SharedCall
+from afflux_drivers.shared.request import SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.statistics import WorkerStatistics

@@ -15,11 +15,11 @@ from afflux.group.reducers.reducer import Begun, Comparison, Interruption, refus
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux_drivers._native import Turn
-from afflux_drivers.calls import Status
+from afflux_drivers.c_api import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError, AggregatorUnreachable
-from afflux_drivers.worker.calls import WorkerCall
+from afflux_drivers.worker.request import WorkerCall
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 

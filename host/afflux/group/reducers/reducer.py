@@ -141,7 +141,7 @@ class Begun(NamedTuple):
 
 
 class NativeCalls(Protocol[_Taken]):
-    """A group's interface to a reducer whose operations C++ can begin (`calls.h`)."""
+    """A group's interface to a reducer whose operations C++ can begin (`c_api.h`)."""
 
     def calls(self) -> Any:
         """Return the capsule through which C++ calls."""

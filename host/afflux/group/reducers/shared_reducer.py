@@ -10,9 +10,9 @@ from afflux.group.reducers.reducer import Begun, Comparison, Interruption, refus
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux_drivers._native import Turn
-from afflux_drivers.calls import Collective, Status
+from afflux_drivers.c_api import Collective, Status
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, SharedCall
+from afflux_drivers.shared.request import REDUCED_DTYPES, REDUCTIONS, SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
 

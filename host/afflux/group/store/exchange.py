@@ -204,7 +204,7 @@ def missing_of(
 
 
 class Exchange:
-    """The exchange of one group, under keys that only this life of the group uses.
+    """The exchange of one group, under keys that only this incarnation of the group uses.
 
     Args:
         store: Shared by the group's ranks.

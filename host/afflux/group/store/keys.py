@@ -29,21 +29,22 @@ def waker_key(rank: int) -> str:
 
 
 class GroupStore:
-    """The keys of one group in torch's store, and of this life of it only.
+    """The keys of one group in torch's store, and of this incarnation of it only.
 
     A group that is made again, in the same process or after a restart, finds the keys of its last
-    life under the names that torch gives to both. So its keys are under a name that is drawn anew.
+    incarnation under the names that torch gives to both. So its keys are under a name that is drawn
+    anew.
 
     Args:
         store: As torch hands it to a new group.
-        life: Drawn by rank 0 for this life of the group; the same at all ranks.
+        incarnation: Drawn by rank 0 for this incarnation of the group; the same at all ranks.
         rank: Own rank in the group.
         size: Ranks of the group.
         asker: Asks over torch's own connection; None for one of its own.
         limit_s: How long it may take to connect to the store.
 
     Attributes:
-        life: As given.
+        incarnation: As given.
         prefix: Of the keys, in the store without torch's prefixes.
         store: The keys over torch's own connection, for the thread that makes the group.
         asked: The same, asked by `asker`.
@@ -56,7 +57,7 @@ class GroupStore:
     def __init__(
         self,
         store: Store,
-        life: str,
+        incarnation: str,
         rank: int,
         size: int,
         asker: Asker | None = None,
@@ -66,8 +67,8 @@ class GroupStore:
         self._rank, self._size = rank, size
         self.met: tuple[BoundedStore, list[str]] | None = None
         root = innermost(store)
-        self.life = life
-        self.prefix = f"afflux/{life}"
+        self.incarnation = incarnation
+        self.prefix = f"afflux/{incarnation}"
         self.store = PrefixStore(self.prefix, root)
         self._asker = asker if asker is not None else Asker()
         self.asked = BoundedStore(self.store, self._asker)

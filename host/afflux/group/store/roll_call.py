@@ -1,15 +1,15 @@
-"""How the ranks of a new group find one another, and nothing of an earlier life of the group.
+"""How the ranks of a new group find one another, and nothing of an earlier incarnation.
 
     every rank   writes who it is, with a nonce                          rank/<r>
-    rank 0       writes the name of this life of the group, and either
+    rank 0       writes the name of this incarnation of the group, and either
                    where it hands out memory, for ranks in its reach,    ticket
                    or the nonces of all ranks: it calls the roll         ticket
     every rank   whose nonce is on the roll confirms it                  <life>/heard/<r>
 
 A group that is made again, in the same process or after a restart of its ranks, finds these keys
-with the values of its last life. A rank goes by a ticket only if its nonce is on the roll, or if
-the process that hands out the memory lives; else it waits for the next ticket. Rank 0 reads again
-what ranks that do not confirm have written, and calls the roll anew.
+with the values of its last incarnation. A rank goes by a ticket only if its nonce is on the roll,
+or if the process that hands out the memory lives; else it waits for the next ticket. Rank 0 reads
+again what ranks that do not confirm have written, and calls the roll anew.
 """
 
 import json
@@ -25,7 +25,7 @@ from afflux.group.store.exchange import Introduction, RendezvousError, missing_o
 from afflux.group.store.keys import GroupStore
 from afflux_drivers.errors import timed_out
 
-__all__ = ["Meeting"]
+__all__ = ["RollCall"]
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 """The restarts that torchrun counts: ranks of the last attempt may still be about when the next one
@@ -40,8 +40,8 @@ _ROLL_S = 0.2
 """A rank whose nonce has been read confirms it within milliseconds."""
 
 
-class Meeting:
-    """One rank's part in the meeting of a new group.
+class RollCall:
+    """One rank's part in the roll call of a new group.
 
     Args:
         store: As torch hands it to the group.
@@ -50,7 +50,7 @@ class Meeting:
         timeout_s: Until all ranks must have come.
 
     Attributes:
-        life: Of the group; rank 0 has drawn it, the others learn it.
+        incarnation: Of the group; rank 0 has drawn it, the others learn it.
     """
 
     def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
@@ -66,7 +66,7 @@ class Meeting:
         self._nonce = secrets.token_hex(8)
         self._last_ticket = ""
         self._declined = ""
-        self.life = secrets.token_hex(8) if rank == 0 else ""
+        self.incarnation = secrets.token_hex(8) if rank == 0 else ""
 
     @property
     def left_s(self) -> float:
@@ -93,10 +93,10 @@ class Meeting:
         self._store.set(f"rank/{self._rank}", json.dumps(fields))
 
     def keys(self) -> GroupStore:
-        """Return the keys of this life, in which this rank takes part."""
+        """Return the keys of this incarnation, in which this rank takes part."""
         limit_s = max(self.left_s, _GRACE_S)
         rank, size = self._rank, self._size
-        keys = GroupStore(self._torch_store, self.life, rank, size, self._asker, limit_s)
+        keys = GroupStore(self._torch_store, self.incarnation, rank, size, self._asker, limit_s)
         keys.met = self._own_keys, [f"rank/{rank}"] + (["ticket"] if rank == 0 else [])
         return keys
 
@@ -104,7 +104,7 @@ class Meeting:
 
     def offer(self, ticket: dict[str, Any]) -> None:
         """Write where this rank hands out memory."""
-        self._store.set("ticket", json.dumps({"life": self.life, **ticket}))
+        self._store.set("ticket", json.dumps({"life": self.incarnation, **ticket}))
 
     def call_roll(self, keys: GroupStore) -> list[Introduction]:
         """Return the introductions of all ranks, in order of rank, when all have confirmed.
@@ -119,7 +119,7 @@ class Meeting:
             found = [self._store.find(f"rank/{rank}") for rank in everyone]
             texts = [text.decode() for text in found if text is not None]
             if len(texts) < len(found):
-                # Of an earlier life of the group, whose ranks tidy up.
+                # Of an earlier incarnation of the group, whose ranks tidy up.
                 late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
                 continue
             if texts != called:
@@ -154,7 +154,9 @@ class Meeting:
 
     def _write_roll(self, texts: list[str], error: str = "") -> None:
         roll = [json.loads(text)["nonce"] for text in texts]
-        self._store.set("ticket", json.dumps({"life": self.life, "roll": roll, "error": error}))
+        self._store.set(
+            "ticket", json.dumps({"life": self.incarnation, "roll": roll, "error": error})
+        )
 
     # The other ranks' steps.
 
@@ -174,7 +176,7 @@ class Meeting:
                 self._last_ticket = text
                 ticket: dict[str, Any] = json.loads(text)
                 if "roll" not in ticket or self._nonce in ticket["roll"]:
-                    self.life = ticket["life"]
+                    self.incarnation = ticket["life"]
                     if ticket.get("error"):
                         raise RendezvousError(ticket["error"])
                     return ticket

@@ -1,9 +1,9 @@
-"""Calls of a worker, prepared for `calls.h`."""
+"""Calls of a worker, prepared for `c_api.h`."""
 
 from dataclasses import dataclass, replace
 from math import prod
 
-from afflux_drivers.calls import Collective
+from afflux_drivers.c_api import Collective
 from afflux_drivers.collective import Description
 
 __all__ = ["WorkerCall"]
@@ -28,7 +28,7 @@ class WorkerCall:
 
     @classmethod
     def of(cls, about: Description, fingerprint: int) -> "WorkerCall":
-        """Return the call with the numbers of `calls.h`."""
+        """Return the call with the numbers of `c_api.h`."""
         return cls(
             about,
             fingerprint,

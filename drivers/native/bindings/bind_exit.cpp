@@ -43,7 +43,7 @@ void let_threads_sleep() {
 
 }  // namespace
 
-void bind_ending(nb::module_& module) {
+void bind_exit(nb::module_& module) {
     module.def(
         "let_threads_sleep", &let_threads_sleep,
         "Let threads that cannot outlive the interpreter sleep when it has ended, instead of "

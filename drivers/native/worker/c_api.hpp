@@ -1,4 +1,4 @@
-// All-reduces in place by a worker's lines, behind the interface of calls.h.
+// All-reduces in place by a worker's lines, behind the interface of c_api.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "calls/handle.hpp"
+#include "c_api/handle.hpp"
 #include "worker/line.hpp"
 #include "worker/operation.hpp"
 #include "worker/session.hpp"

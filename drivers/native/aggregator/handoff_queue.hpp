@@ -11,7 +11,7 @@
 
 namespace afflux::aggregator {
 
-struct Stray {
+struct HandedOff {
     packet::Endpoint peer;
     std::uint16_t port;  // of the engine
     std::vector<std::uint8_t> payload;
@@ -19,7 +19,7 @@ struct Stray {
 
 // Rarely used: the kernel steers packets, and errs only where it has joined packets of several
 // threads, or cannot steer. Thread-safe.
-class Strays {
+class HandoffQueue {
   public:
     enum class Put { First, More, Full };
 
@@ -31,7 +31,7 @@ class Strays {
         return waiting_.size() == 1 ? Put::First : Put::More;
     }
 
-    std::vector<Stray> take() {
+    std::vector<HandedOff> take() {
         const std::lock_guard alone(mutex_);
         return std::exchange(waiting_, {});
     }
@@ -41,7 +41,7 @@ class Strays {
     static constexpr std::size_t kMost = 4096;
 
     std::mutex mutex_;
-    std::vector<Stray> waiting_;
+    std::vector<HandedOff> waiting_;
 };
 
 }  // namespace afflux::aggregator

@@ -9,7 +9,7 @@ from afflux_sim.golden.engine import GoldenEngine
 from tests.fuzz.answers import compare, read_answer
 from tests.scenarios.packing import Peer
 
-__all__ = ["Counts", "Ledger"]
+__all__ = ["Counts", "Scoreboard"]
 
 Counts = dict[str, int]
 """Counters by their names."""
@@ -25,7 +25,7 @@ NOT_JUDGED = ("frames_out", "bytes_out", "replays", *EXACT_DROPS, *VAGUE_DROPS)
 
 
 @dataclass
-class Ledger:
+class Scoreboard:
     """Everything between two rests of the engine.
 
     Attributes:

@@ -11,7 +11,7 @@ namespace afflux::worker {
 // longer than a round trip, because a process has lost its processor or a link is down, all slots
 // become due at once: then one probe goes out, ever more seldom, and with each answer one more may
 // be open. So the packets after the stall do not form a burst. Times in seconds.
-class Asking {
+class ProbePacing {
   public:
     // Begins a look at the slots. `silent`: nothing has been heard for longer than a round trip.
     void start(bool silent) {

@@ -1,10 +1,10 @@
-"""The structs of `afflux_drivers/calls.h`, as another library would see them."""
+"""The structs of `afflux_drivers/c_api.h`, as another library would see them."""
 
 import ctypes
 from typing import Any
 
-from afflux_drivers.shared.call import SharedCall
-from afflux_drivers.worker.calls import WorkerCall
+from afflux_drivers.shared.request import SharedCall
+from afflux_drivers.worker.request import WorkerCall
 
 __all__ = ["CCalls"]
 

@@ -16,7 +16,7 @@ from afflux_drivers.worker.joining import refused_because
 from afflux_drivers.worker.line import Line
 from afflux_hdl.contract import wire
 
-__all__ = ["LOOK_S", "LifeCheck"]
+__all__ = ["LOOK_S", "LivenessCheck"]
 
 QUIET_S = 0.25
 """After so long without a packet an aggregator is asked whether it is there, and then as often."""
@@ -32,7 +32,7 @@ _CONNECT_S = 0.25
 _LOST_JOB = (wire.Refusal.JOB, wire.Refusal.KEY)
 
 
-class LifeCheck:
+class LivenessCheck:
     """Asks one aggregator for signs of life while operations wait for it.
 
     Args:
@@ -85,7 +85,7 @@ class LifeCheck:
                     f"control channel, {authority(*session.ticket.control)}"
                 )
         self._asked += 1
-        line.ask_for_life()
+        line.probe_liveness()
 
     def silence(self, now: float) -> str:
         """Return a message's part that the aggregator has not answered for so long."""

@@ -1,4 +1,4 @@
-#include "worker/calls.hpp"
+#include "worker/c_api.hpp"
 
 #include <algorithm>
 #include <stdexcept>

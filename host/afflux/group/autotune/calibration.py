@@ -1,4 +1,4 @@
-"""How fast shards and Gloo are on this network: a short contest when a group is made.
+"""How fast shards and Gloo are on this network: a short calibration when a group is made.
 
 On a slow network both wait for the wire, shards for fewer bytes unless a tensor is dense; on a fast
 one both take processor time, of which Gloo needs less for each byte of a dense tensor. How fast a
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from afflux.group.autotune.deadlock import DeadlockDetector
 from afflux.group.autotune.either_reducer import EitherReducer
 from afflux.group.autotune.rates import Point, Rates
-from afflux.group.autotune.waiting_calls import WaitingCalls
 from afflux.group.call.collectives import Asked
 from afflux.group.reducers.fallback import GlooFallback
 from afflux.group.reducers.gloo_reducer import GlooReducer
@@ -32,7 +32,7 @@ from afflux.group.store.exchange import Introduction, RendezvousError
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
-__all__ = ["Tuning", "contest_of", "known", "settle"]
+__all__ = ["Tuning", "calibration_key", "known", "settle"]
 
 _log = logging.getLogger("afflux")
 
@@ -59,11 +59,11 @@ class Tuning(NamedTuple):
     """How a group's shards are to compete with Gloo.
 
     Attributes:
-        contest: Key of the contest.
+        calibration: Key of the calibration.
         rates: Of an earlier one with this key; None if it is still to be.
     """
 
-    contest: str
+    calibration: str
     rates: Rates | None
 
 
@@ -96,19 +96,19 @@ def settle(
         topology = Topology("gloo", took)
         if not failed:
             # The next group of these ranks may have better luck.
-            _outcomes[tuning.contest] = topology
+            _outcomes[tuning.calibration] = topology
         _tell(rank, str(topology))
         return GlooReducer(shards.url, topology)
     shards.topology = Topology(shards.topology.name, took)
-    waiting = WaitingCalls(store.under("waiting"), rank, size)
+    waiting = DeadlockDetector(store.under("waiting"), rank, size)
     if tuning.rates is None:
-        _outcomes[tuning.contest] = rates
+        _outcomes[tuning.calibration] = rates
         _tell(rank, f"{shards.topology}, or Gloo, by tensor")
     return EitherReducer(shards, fallback, rates, waiting, rank, size)
 
 
-def contest_of(everyone: Sequence[Introduction], interfaces: Sequence[str] = ()) -> str:
-    """Return the key of a contest between the hosts of these ranks, as many of them on each.
+def calibration_key(everyone: Sequence[Introduction], interfaces: Sequence[str] = ()) -> str:
+    """Return the key of a calibration between the hosts of these ranks, as many of them on each.
 
     Args:
         everyone: The introductions of all ranks.
@@ -119,9 +119,9 @@ def contest_of(everyone: Sequence[Introduction], interfaces: Sequence[str] = ())
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
-def known(contest: str) -> Topology | Rates | None:
-    """Return how an earlier contest between the same hosts has ended."""
-    return _outcomes.get(contest)
+def known(calibration: str) -> Topology | Rates | None:
+    """Return how an earlier calibration between the same hosts has ended."""
+    return _outcomes.get(calibration)
 
 
 def _tell(rank: int, way: str) -> None:
@@ -204,7 +204,7 @@ def _timed(gloo: Any, call: Callable[[], None], rank: int) -> float:
     except RendezvousError:
         raise
     except AffluxError as error:
-        _log.info("rank %d: shards are out of the contest: %s", rank, error)
+        _log.info("rank %d: shards are out of the calibration: %s", rank, error)
         own_s = math.inf
     return _slowest(gloo, own_s)
 

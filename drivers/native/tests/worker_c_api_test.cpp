@@ -7,7 +7,7 @@
 
 #include "tests/check.hpp"
 #include "tests/worker_mirror.hpp"
-#include "worker/calls.hpp"
+#include "worker/c_api.hpp"
 #include "worker/errors.hpp"
 #include "worker/fingerprint.hpp"
 

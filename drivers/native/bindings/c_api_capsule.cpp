@@ -1,4 +1,4 @@
-#include "bindings/calls_capsule.hpp"
+#include "bindings/c_api_capsule.hpp"
 
 namespace nb = nanobind;
 

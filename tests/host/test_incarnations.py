@@ -10,7 +10,7 @@ RESTARTED = """
 import os, signal, torch, torch.distributed as dist, afflux
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 engines = []
-for life in range(3):
+for incarnation in range(3):
     dist.init_process_group("afflux")
     rank, group = dist.get_rank(), dist.new_group()
     for step in range(5):
@@ -18,7 +18,7 @@ for life in range(3):
         dist.all_reduce(tensor)
         dist.all_reduce(tensor, group=group)
         dist.broadcast(tensor, 0)
-        if attempt == 0 and life == 1 and step == 3 and rank == 1:
+        if attempt == 0 and incarnation == 1 and step == 3 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         assert tensor[0] == 9, tensor
     engines += [afflux.statistics()["engine"], afflux.statistics(group)["engine"]]

@@ -1,4 +1,4 @@
-#include "calls/handle.hpp"
+#include "c_api/handle.hpp"
 
 #include <algorithm>
 #include <cstring>

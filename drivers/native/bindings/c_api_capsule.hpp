@@ -1,11 +1,11 @@
-// The capsule of calls.h.
+// The capsule of c_api.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <memory>
 
-#include "calls/handle.hpp"
+#include "c_api/handle.hpp"
 
 namespace afflux::bindings {
 

@@ -1,4 +1,4 @@
-#include "worker/beside.hpp"
+#include "worker/host_ranks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -36,7 +36,7 @@ void merge(codec::Op op, std::span<const std::int32_t> more, std::int32_t* into)
     }
 }
 
-Beside::Beside(const Tensor& tensor)
+HostRanks::HostRanks(const Tensor& tensor)
     : dtype_(tensor.dtype),
       op_(tensor.op),
       count_(tensor.count),
@@ -52,15 +52,15 @@ Beside::Beside(const Tensor& tensor)
     }
 }
 
-const std::uint8_t* Beside::at(const void* elements, std::size_t block) const {
+const std::uint8_t* HostRanks::at(const void* elements, std::size_t block) const {
     return static_cast<const std::uint8_t*>(elements) + block * kBlock * codec::size_of(dtype_);
 }
 
-std::size_t Beside::length(std::size_t block) const {
+std::size_t HostRanks::length(std::size_t block) const {
     return std::min(kBlock, count_ - block * kBlock);
 }
 
-void Beside::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const {
+void HostRanks::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const {
     std::array<std::uint8_t, kTogether> found;
     for (const Other& other : others_) {
         for (std::size_t done = 0; done < blocks; done += kTogether) {
@@ -79,7 +79,7 @@ void Beside::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents
     }
 }
 
-std::uint8_t Beside::finite_exponent(std::size_t block, std::uint8_t own) const {
+std::uint8_t HostRanks::finite_exponent(std::size_t block, std::uint8_t own) const {
     for (const Other& other : others_) {
         if (absent(other, block)) continue;
         const void* elements = at(other.elements, block);
@@ -88,8 +88,8 @@ std::uint8_t Beside::finite_exponent(std::size_t block, std::uint8_t own) const 
     return own;
 }
 
-void Beside::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
-                    std::int32_t* out) const {
+void HostRanks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
+                       std::int32_t* out) const {
     const bool short_end = length(first + blocks - 1) < kBlock;
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
     for (std::size_t rank = 0; rank < others_.size(); ++rank) {
@@ -100,8 +100,8 @@ void Beside::encode(std::size_t first, std::size_t blocks, const std::uint8_t* e
 }
 
 // Whole blocks.
-void Beside::encode_present(const Other& other, std::size_t first, std::size_t blocks,
-                            const std::uint8_t* exponents, std::int32_t* out) const {
+void HostRanks::encode_present(const Other& other, std::size_t first, std::size_t blocks,
+                               const std::uint8_t* exponents, std::int32_t* out) const {
     for (std::size_t done = 0; done < blocks;) {
         std::size_t some = 0;
         while (some < kTogether && done + some < blocks && !absent(other, first + done + some))
@@ -115,8 +115,8 @@ void Beside::encode_present(const Other& other, std::size_t first, std::size_t b
     }
 }
 
-void Beside::encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
-                          std::int32_t* out) const {
+void HostRanks::encode_whole(const void* elements, std::size_t blocks,
+                             const std::uint8_t* exponents, std::int32_t* out) const {
     if (dtype_ == codec::Dtype::Int32) {
         merge(op_, {static_cast<const std::int32_t*>(elements), blocks * kBlock}, out);
         return;
@@ -129,7 +129,7 @@ void Beside::encode_whole(const void* elements, std::size_t blocks, const std::u
     merge(op_, {integers.data(), blocks * kBlock}, out);
 }
 
-void Beside::count_classes(std::size_t block, std::int32_t* out) const {
+void HostRanks::count_classes(std::size_t block, std::int32_t* out) const {
     std::array<std::int32_t, kBlock> counts;
     for (const Other& other : others_) {
         if (absent(other, block)) continue;
@@ -138,7 +138,7 @@ void Beside::count_classes(std::size_t block, std::int32_t* out) const {
     }
 }
 
-void Beside::encode_direct(std::int32_t* out) const {
+void HostRanks::encode_direct(std::int32_t* out) const {
     std::vector<std::int32_t> integers(others_.empty() ? 0 : count_);
     for (const Other& other : others_) {
         codec::to_sortable(dtype_, op_, other.elements, count_, integers.data());
@@ -146,7 +146,7 @@ void Beside::encode_direct(std::int32_t* out) const {
     }
 }
 
-void Beside::encode_exact(std::int32_t* words) const {
+void HostRanks::encode_exact(std::int32_t* words) const {
     std::vector<std::int32_t> more(others_.empty() ? 0 : count_ * wire::kExactWords);
     for (const Other& other : others_) {
         codec::exact_encode(dtype_, other.elements, count_, more.data());

@@ -14,7 +14,7 @@ from torch._C import _len_torch_function_stack
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 
-__all__ = ["Touches"]
+__all__ = ["UseTracker"]
 
 _PROPERTIES = frozenset(
     {
@@ -80,7 +80,7 @@ _OVERWRITING = frozenset({"_foreach_zero_", "detach_", "zero_"})
 """Operators that ignore the elements that they replace."""
 
 
-class Touches(TorchFunctionMode):
+class UseTracker(TorchFunctionMode):
     """Calls a function with the tensors, of those that are looked for, that an operation takes.
 
     Args:

@@ -3,8 +3,8 @@
 import pytest
 import torch.distributed as dist
 
-from afflux.group.autotune import waiting_calls
-from afflux.group.autotune.waiting_calls import WaitingCalls
+from afflux.group.autotune import deadlock
+from afflux.group.autotune.deadlock import DeadlockDetector
 from afflux_drivers.errors import Disagreement
 
 SHARDS, GLOO = "shards", "Gloo's all_reduce"
@@ -17,9 +17,9 @@ def nothing():
 
 @pytest.fixture
 def two(monkeypatch):
-    monkeypatch.setattr(waiting_calls, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(deadlock, "_PATIENCE_S", 0.0)
     store = dist.HashStore()
-    return [WaitingCalls(store, rank, 2) for rank in range(2)]
+    return [DeadlockDetector(store, rank, 2) for rank in range(2)]
 
 
 def test_different_calls_are_found(two):

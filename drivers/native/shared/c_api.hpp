@@ -1,10 +1,10 @@
-// A shared-memory group behind the interface of calls.h.
+// A shared-memory group behind the interface of c_api.h.
 #pragma once
 
 #include <memory>
 #include <mutex>
 
-#include "calls/handle.hpp"
+#include "c_api/handle.hpp"
 #include "shared/group.hpp"
 
 namespace afflux::shared {

@@ -1,4 +1,4 @@
-#include "shared/calls.hpp"
+#include "shared/c_api.hpp"
 
 #include <chrono>
 #include <exception>

@@ -1,4 +1,4 @@
-"""Numbers of `calls.h`, through which other libraries call what a group shares."""
+"""Numbers of `c_api.h`, through which other libraries call what a group shares."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ __all__ = ["Collective", "Status"]
 
 
 class Collective(IntEnum):
-    """A collective; its value is its number in `calls.h`."""
+    """A collective; its value is its number in `c_api.h`."""
 
     ALL_REDUCE = 0
     BROADCAST = 1
@@ -16,7 +16,7 @@ class Collective(IntEnum):
 
 
 class Status(IntEnum):
-    """The return values of the functions of `calls.h`."""
+    """The return values of the functions of `c_api.h`."""
 
     OVER = 0
     NOT_YET = 1

@@ -4,7 +4,7 @@ import zlib
 from dataclasses import dataclass
 from math import prod
 
-from afflux_drivers.calls import Collective
+from afflux_drivers.c_api import Collective
 from afflux_drivers.collective import Description, Reduction
 from afflux_hdl.contract import wire
 

@@ -17,7 +17,7 @@ from typing import Any
 from afflux.group.reducers.reducer import Interruption
 from afflux_drivers.errors import Disagreement
 
-__all__ = ["WaitingCalls"]
+__all__ = ["DeadlockDetector"]
 
 _log = logging.getLogger("afflux")
 
@@ -25,7 +25,7 @@ _PATIENCE_S = 1.0
 """So long a wait is looked into, and again after as long."""
 
 
-class WaitingCalls:
+class DeadlockDetector:
     """The waiting calls of one group, in the store. Used by the thread that has the group's turn.
 
     Args:

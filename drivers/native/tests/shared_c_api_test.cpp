@@ -1,8 +1,8 @@
-// The calls of calls.h: what they return, and that they take nothing that cannot be.
+// The calls of c_api.h: what they return, and that they take nothing that cannot be.
 #include <cstring>
 #include <string>
 
-#include "shared/calls.hpp"
+#include "shared/c_api.hpp"
 #include "tests/shared_ranks.hpp"
 
 namespace {

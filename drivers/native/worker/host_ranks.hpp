@@ -32,10 +32,10 @@ void merge(codec::Op op, std::span<const std::int32_t> more, std::int32_t* into)
 // To what Blocks find out and make of the own rank's elements it adds what it finds and makes of
 // the others', so that the worker's contribution is what all their contributions would sum to. Does
 // nothing if there are no others.
-class Beside {
+class HostRanks {
   public:
     // The elements must live as long, and nobody may change them meanwhile.
-    explicit Beside(const Tensor& tensor);
+    explicit HostRanks(const Tensor& tensor);
 
     // Raises the exponents of adjacent blocks to the largest of any rank.
     void scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const;

@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "calls.h"
+#include "c_api.h"
 #include "python_object.hpp"
 #include "turn.h"
 

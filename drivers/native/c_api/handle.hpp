@@ -1,9 +1,9 @@
-// The target of calls.h's handle.
+// The target of c_api.h's handle.
 #pragma once
 
 #include <cstdint>
 
-#include "calls.h"
+#include "c_api.h"
 
 struct afflux_group {
   public:
