@@ -65,17 +65,6 @@ PATTERNS = [
     ),
 ]
 
-NOT_YET = (
-    "hdl/",
-    "host/afflux/adapters/",
-    "host/afflux/commands/",
-    "host/afflux/group/",
-    "host/afflux/overlap/priorities.py",
-    "drivers/afflux_drivers/worker/",
-    "sim/afflux_sim/golden/",
-)
-"""Product code whose comments still have such sentences; the list only shrinks."""
-
 _GENERATED = re.compile(r"<!-- (?!.*run by)(?!end).*?-->.*?<!-- end.*?-->", re.DOTALL)
 _LISTING = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _HEADER = re.compile(r"^\|.*\n(?=\|[-:| ]+$)", re.MULTILINE)
@@ -145,11 +134,7 @@ def prose() -> list[Path]:
     ).stdout.split()
     # The page is generated from the first lines of modules.
     return [
-        ROOT / name
-        for name in listed
-        if Path(name).suffix in READERS
-        and not name.startswith(NOT_YET)
-        and name != "docs/modules.md"
+        ROOT / name for name in listed if Path(name).suffix in READERS and name != "docs/modules.md"
     ]
 
 

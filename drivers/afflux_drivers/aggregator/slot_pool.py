@@ -18,7 +18,7 @@ class SlotPool:
 
     Args:
         slots: How many there are.
-        room_bytes: What receive buffers on the way to the engine may charge, for all jobs
+        room_bytes: The bytes that receive buffers before the engine may charge, for all jobs
             together.
     """
 

@@ -144,7 +144,7 @@ class SharedWorker:
         """Wait for an operation that was begun through `calls` and is not yet over.
 
         Args:
-            call: What it is, for messages.
+            call: The call, for messages.
             operation: Its number.
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `run`.
@@ -163,7 +163,7 @@ class SharedWorker:
 
         Args:
             status: A `Status`, neither OVER nor NOT_YET.
-            call: What was called.
+            call: The call.
             text: The outcome's text.
         """
         if status == Status.INVALID:

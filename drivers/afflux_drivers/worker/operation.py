@@ -22,7 +22,7 @@ __all__ = ["HostPiece", "OpenedPart", "Operation", "judged", "missing_ranks"]
 
 
 class HostPiece(NamedTuple):
-    """What the leader of a host adds to its own elements, for the other ranks of the host.
+    """The contributions of a host's other ranks, which its leader sends with its own.
 
     Attributes:
         others: Their elements, in the order of the ranks, as many each.
@@ -122,7 +122,7 @@ class Operation(_native.Operation):
         slots: The least slot count of their jobs; by default that of the session's.
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
-        host: What comes with them of the other ranks of the session.
+        host: The contributions of the other ranks of the session.
 
     Attributes:
         description: The operation.

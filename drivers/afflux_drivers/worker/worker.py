@@ -156,7 +156,7 @@ class Worker:
             in_place: Put the result where the elements are. A packet that is there after an error
             is
                 undefined: some blocks may be sums.
-            host: What the other ranks of this one's host give, as the tickets have them beside it.
+            host: Contributions of the other ranks of this one's host, as the tickets name them.
             waited_s: How much of the timeout has passed.
 
         Returns:
@@ -214,7 +214,7 @@ class Worker:
         """Bring an operation to its end that was begun through `calls`.
 
         Args:
-            call: What it is.
+            call: The call.
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `all_reduce`.
             waited_s: How long it has taken so far.

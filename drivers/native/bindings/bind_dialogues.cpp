@@ -1,4 +1,4 @@
-// What a worker and its aggregator send each other: to join, and for one all-reduce.
+// The exchanges of a worker and its aggregator: a join, and one all-reduce.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -42,7 +42,7 @@ class Collected final : public worker::PacketSink {
     std::vector<nb::bytes> datagrams;
 };
 
-// What the other ranks of a host give, and where they find what they get.
+// Memory of a host's other ranks: their contributions, and the place of their results.
 struct Host {
     std::vector<Elements> others;
     std::vector<Elements> exponents;
@@ -124,7 +124,7 @@ void copy_marked(const Result& from, const Result& marks, const Result& out) {
 void bind_dialogues(nb::module_& module) {
     using worker::Dialogue;
     nb::class_<Dialogue>(module, "Dialogue",
-                         "What a worker and its aggregator send each other until it is over.")
+                         "The exchange of a worker and its aggregator until it is over.")
         .def_prop_ro("next_timer", &Dialogue::next_timer,
                      "When `expire` is due, in seconds; infinite if nothing is outstanding.")
         .def_prop_ro("done", &Dialogue::done, "Whether it is over.")

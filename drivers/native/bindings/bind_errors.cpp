@@ -1,4 +1,4 @@
-// What a worker raises, as exception classes of Python.
+// A worker's errors, as exception classes of Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>

@@ -83,7 +83,7 @@ class BoundCalls final : public worker::Calls {
     nb::object held_sessions_;
 };
 
-// What Python has of them; a capsule may keep them longer.
+// Python's references; a capsule may keep them longer.
 class WorkerCalls {
   public:
     WorkerCalls(const nb::object& loop, const std::vector<BoundLine*>& lines,

@@ -1,4 +1,4 @@
-"""What each cycle of the admit stage finds in its registers, and what it decides.
+"""The registers of each cycle of the admit stage, and its decision.
 
 Names end in the number of the cycle. Proved and tested with `afflux_hdl.engine.admit`.
 """
@@ -64,9 +64,9 @@ class Cycle3:
         valid, frame, job, slot, group: As in cycle 2.
         checks, screened: The checks, and what they have led to.
         state, position: The slot's state, and where in it the frame's round lies.
-        held: What the version of the frame's round holds.
+        held: The contents of the version of the frame's round.
         own: The bit of the frame's worker.
-        differs: Parts in which the frame's operation differs from what the version holds.
+        differs: Parts in which the frame's operation differs from the version's.
         borrow: Of the lower halves of the two rounds.
         left_opened, left_joined: Contributions that are missing after this one, if it opens the
             round, and if it does not.
@@ -93,14 +93,14 @@ class Cycle3:
 
 
 class Decision(NamedTuple):
-    """What cycle 3 decides of its frame.
+    """The decision of cycle 3 on its frame.
 
     Attributes:
-        verdict: What becomes of it.
+        verdict: The frame's.
         overwrites: It is the first of its round, or the round's result.
         filled: It is the round's last contribution.
         completed: It completes the round.
-        held: What the version of its round holds from now on.
+        held: The contents of the version of its round from now on.
     """
 
     verdict: Verdict

@@ -33,7 +33,7 @@ def compose(m: Module, reply: data.View, of: Cycle3, verdict: Verdict) -> None:
         m: Where to add it.
         reply: A register, of `layouts.Reply`.
         of: The frame that is answered.
-        verdict: What becomes of it.
+        verdict: The frame's.
     """
     words, job, group, state = reply.words, of.job, of.group, of.state
     refused = of.screened.refusal != 0

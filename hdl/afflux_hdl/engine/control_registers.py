@@ -29,11 +29,11 @@ PARAMETERS = tuple(
     for register in registers.REGISTERS
     if register.name.startswith("job_") and register.access.writable
 )
-"""What a command reads, and itself: refused while one is carried out."""
+"""The registers that a command reads, and its own: no writes while one is carried out."""
 
 
 class ControlRegisters(wiring.Component):
-    """What `Control` has for its registers. The members that it drives are described there."""
+    """The registers of `Control`. The members that it drives are described there."""
 
     def __init__(self, parameters: Parameters, members: dict[str, Any]) -> None:
         self._parameters = parameters

@@ -1,4 +1,4 @@
-"""What each stage of `Receive` finds in its registers. Names end in the number of the stage."""
+"""The registers of each stage of `Receive`. Names end in the number of the stage."""
 
 from amaranth.hdl import Signal
 from amaranth.lib import data
@@ -29,7 +29,7 @@ Flags = data.StructLayout(
         "holds_room": 1,
     }
 )
-"""What comparisons have found out about a frame that has `ended`; `bad_type` with stage 4."""
+"""Findings of comparisons about a frame that has `ended`; `bad_type` with stage 4."""
 
 
 class Stage1:
@@ -88,11 +88,11 @@ class Stage2:
 
 
 class Stage3:
-    """What the comparisons have found.
+    """The findings of the comparisons.
 
     Attributes:
         flags: Their outcomes.
-        summary: What is announced of the frame if it is good.
+        summary: The announcement of the frame, if it is good.
         ip_sum: The sum of the IPv4 header's words.
         length: The UDP length.
         parent_port: The number of the parent port that it came to.

@@ -44,7 +44,7 @@ class PacketFifo(wiring.Component):
         o: Frames out; `error` is 0, but see `cut`.
         blocked: Nobody takes frames: do not stall.
         cut: In the first cycle after a reset: the reset has cut a frame off on `o`. A beat with
-            `last` and `error` ends it; what its bytes are is left open.
+            `last` and `error` ends it; its bytes are not defined.
         committed, overflowed, refused: The frame that ends in this cycle is kept, did not fit, or
             had `error` set.
         gave_way: With `overflowed`: it would have fitted into an empty FIFO of the kind that

@@ -36,7 +36,7 @@ SIZES = {
     "node": _IN_HARDWARE,
     "board": {"workers": 8, "lanes": 5, "jobs": 2, "slots": 16},
 }
-"""What engines are built for unless options say otherwise. A job is a few numbers in software, but
+"""The sizes of engines, unless options say otherwise. A job is a few numbers in software, but
 a row of every table in hardware; the board's are those of
 `afflux_sim.board.simulated_appliance.SIZES`, an ECP5 with 45,000 LUTs."""
 

@@ -1,7 +1,8 @@
 """The calls of a group that its reducer carries out: how they are planned, begun, and ended.
 
 A call that is simple may begin in the calling thread, in C++ and without Python: by the adapter in
-C++, or by `begin`. What is not over within a moment goes on in the group's thread (`finish`).
+C++, or by `begin`. A call that is not over within a moment goes on in the group's thread
+(`finish`).
 """
 
 import os

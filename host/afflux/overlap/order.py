@@ -35,7 +35,7 @@ def agreed_order(
 ) -> list[str]:
     """Return the names of parameters as rank 0's first forward pass has taken them. Collective.
 
-    What a rank's first forward pass takes may depend on its samples.
+    The layers of a rank's first forward pass may depend on its samples.
 
     Args:
         parameters: All of them, by name.

@@ -20,7 +20,7 @@ constexpr size_t PREAMBLE_BYTES = 7, FCS_BYTES = 4, FRAME_MIN_BYTES = 60, GAP_MI
 // In-band status between frames: link up, 125 MHz, full duplex; and no link.
 constexpr uint8_t STATUS = 0xDD, NO_LINK = 0xCC;
 
-// What is done to a frame on its way in. Known to verilated_board.py.
+// The faults of a frame on its way in. Known to verilated_board.py.
 enum Fault : uint32_t { WRONG_FCS = 1, SYMBOL_ERROR = 2, NO_PADDING = 4 };
 
 // Of all ports together. Layout known to verilated_board.py.
@@ -143,7 +143,7 @@ private:
         bool proper = m_frame.size() >= least && m_frame[PREAMBLE_BYTES] == DELIMITER;
         for (size_t n = 0; proper && n < PREAMBLE_BYTES; ++n) proper = m_frame[n] == PREAMBLE;
         if (!proper) {
-            // A frame that is cut short by an error is no fault of the sender's.
+            // A frame that is cut short by an error is not the sender's fault.
             ++(m_spoilt ? m_frames_spoilt : m_malformed);
             return;
         }

@@ -18,8 +18,8 @@
 
 namespace afflux {
 
-// What takes longer goes on in the group's thread, which listens for other ranks' failures, and is
-// told how long it has taken.
+// An operation that takes longer goes on in the group's thread, which listens for other ranks'
+// failures, and is told how long it has taken.
 inline constexpr std::int64_t kSliceNs = 100'000'000;
 inline constexpr std::int64_t kGlooSliceNs = 250'000'000;
 

@@ -57,7 +57,7 @@ class Call:
 
 
 class KnownCall(NamedTuple):
-    """What C++ has to know of a kind of calls, to begin them without Python.
+    """Facts about a kind of calls, with which C++ can begin them without Python.
 
     Attributes:
         text: The call in words.
@@ -87,7 +87,7 @@ class HandedCall(NamedTuple):
         gloo: Gloo's work, if the call is Gloo's.
         tried_s: How long C++ has tried at most.
         operation: The operation's number among the reducer's.
-        status: What the reducer's call returned.
+        status: The result of the reducer's call.
         text: Why, if the status says that it failed.
     """
 

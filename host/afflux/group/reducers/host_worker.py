@@ -232,7 +232,7 @@ class _Operation:
     def follow(self, parts: Sequence[NDArray[Any]]) -> None:
         """Give the leader each piece of the tensor, and take its sum."""
         self._put(parts, 0)
-        # Who does not come here has not called: the leader knows no more of it.
+        # A rank that does not come here has not called: the leader knows no more of it.
         self._pass_phase()
         self._put(parts, 1)
         for n, part in enumerate(parts):
