@@ -6,7 +6,8 @@ import pytest
 from torch.torch_version import __version__ as torch_version
 
 from afflux.group.settings.aggregator_url import AggregatorUrl
-from afflux.group.store.exchange import Introduction, RendezvousError, check_agreement
+from afflux.group.store.exchange import RendezvousError
+from afflux.group.store.introduction import Introduction, check_agreement
 from tests.support.host.ranks import run_ranks
 
 NATIVE = Introduction(AggregatorUrl("auto"), "a host", 16, adapter="native")

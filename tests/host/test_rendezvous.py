@@ -12,13 +12,8 @@ from afflux.group.forming.rendezvous import decline, meet
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.variables import Settings
-from afflux.group.store.exchange import (
-    Exchange,
-    Introduction,
-    RendezvousError,
-    check_agreement,
-    host_identity,
-)
+from afflux.group.store.exchange import Exchange, RendezvousError
+from afflux.group.store.introduction import Introduction, check_agreement, host_identity
 from afflux.group.store.roll_call import RollCall
 
 SHM = Settings(AggregatorUrl("shm"))

@@ -10,7 +10,8 @@ from torch._C._distributed_c10d import HashStore
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.store import roll_call
 from afflux.group.store.bounded import Asker, StoreSilent
-from afflux.group.store.exchange import Introduction, RendezvousError
+from afflux.group.store.exchange import RendezvousError
+from afflux.group.store.introduction import Introduction
 from afflux.group.store.roll_call import RollCall
 
 BAD = "AFFLUX_SLOTS='0': must be an integer from 1 to 512"

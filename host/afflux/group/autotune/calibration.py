@@ -28,7 +28,8 @@ from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.store.bounded import BoundedStore
-from afflux.group.store.exchange import Introduction, RendezvousError
+from afflux.group.store.exchange import RendezvousError
+from afflux.group.store.introduction import Introduction
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 

@@ -12,7 +12,7 @@ from afflux.group.forming import launched_aggregator
 from afflux.group.forming.launched_aggregator import AggregatorNotStarted
 from afflux.group.settings.host_address import default_address, is_loopback, own_address
 from afflux.group.settings.variables import Settings
-from afflux.group.store.exchange import Introduction
+from afflux.group.store.introduction import Introduction
 from afflux.group.store.keys import master_of
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.client import describe

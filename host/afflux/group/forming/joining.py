@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from afflux.group.forming.host_memory import Units
 from afflux.group.reducers.host_worker import HostWorker
-from afflux.group.reducers.job_reducer import Holding, JobReducer, NativeJobReducer
+from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.variables import Settings
 from afflux.group.store.exchange import Exchange
@@ -75,7 +75,7 @@ def join_jobs(
     )  # fmt: skip
     if units.by_host:
         ours = HostWorker(rank, units.own, units.shared, worker)
-        return JobReducer(ours, tickets, settings.aggregator, holding, topology)
+        return HostJobReducer(ours, tickets, settings.aggregator, holding, topology)
     assert worker is not None
     return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)
 

@@ -27,7 +27,8 @@ from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import lanes_to
 from afflux.group.settings.variables import Settings
-from afflux.group.store.exchange import Exchange, Introduction, RendezvousError, check_agreement
+from afflux.group.store.exchange import Exchange, RendezvousError
+from afflux.group.store.introduction import Introduction, check_agreement
 from afflux.group.store.keys import GroupStore, master_of
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.tickets import JobTicket

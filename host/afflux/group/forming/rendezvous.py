@@ -30,12 +30,8 @@ from afflux.group.settings.aggregator_url import AggregatorUrl, lanes_to
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.variables import Settings
 from afflux.group.store.bounded import StoreSilent
-from afflux.group.store.exchange import (
-    Exchange,
-    Introduction,
-    RendezvousError,
-    host_identity,
-)
+from afflux.group.store.exchange import Exchange, RendezvousError
+from afflux.group.store.introduction import Introduction, host_identity
 from afflux.group.store.keys import GroupStore
 from afflux.group.store.roll_call import RollCall
 from afflux_drivers.errors import AffluxError, timed_out

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from afflux.group.store.exchange import Introduction
+from afflux.group.store.introduction import Introduction
 from afflux.group.store.keys import GroupStore
 from afflux.group.store.roll_call import RollCall
 from afflux_drivers.errors import AffluxError

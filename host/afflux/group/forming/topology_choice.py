@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from afflux.group.reducers.topology import BY_HOST, Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
-from afflux.group.store.exchange import Introduction
+from afflux.group.store.introduction import Introduction
 
 __all__ = ["choose", "hosts_of", "names_of_hosts"]
 

@@ -13,11 +13,13 @@ import os
 import time
 from collections.abc import Iterator
 
-from afflux.group.liveness.links import Address, Link, Links, acquire_links, release_links
+from afflux.group.liveness.link import Address, Link
+from afflux.group.liveness.links import Links, acquire_links, release_links
 from afflux.group.settings.host_address import address_among
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.variables import Settings
-from afflux.group.store.exchange import Exchange, host_identity
+from afflux.group.store.exchange import Exchange
+from afflux.group.store.introduction import host_identity
 from afflux.group.store.keys import GroupStore, master_of
 from afflux_drivers.shared.worker import RanksEnded
 

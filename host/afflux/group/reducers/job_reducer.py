@@ -23,7 +23,7 @@ from afflux_drivers.worker.request import WorkerCall
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["Holding", "JobReducer", "NativeJobReducer"]
+__all__ = ["Holding", "HostJobReducer", "JobReducer", "NativeJobReducer"]
 
 _REDUCTIONS = {each.value: each for each in Reduction}
 
@@ -186,9 +186,7 @@ class JobReducer:
         return torch.zeros(elements, dtype=dtype)
 
     def give_up(self, reason: str) -> None:
-        """Wake the other ranks of the host; all others look at the group's notices."""
-        if isinstance(self._worker, HostWorker):
-            self._worker.fail(reason)
+        """Do nothing: the other ranks look at the group's notices while they wait."""
 
     def statistics(self) -> dict[str, Any]:
         """Return the job's size and the worker's counts."""
@@ -204,6 +202,25 @@ class JobReducer:
         """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
         self._holding.give_back()
+
+
+class HostJobReducer(JobReducer):
+    """One over the worker that the ranks of a host have together."""
+
+    def __init__(
+        self,
+        worker: HostWorker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+    ) -> None:
+        super().__init__(worker, tickets, url, holding, topology)
+        self._host_worker = worker
+
+    def give_up(self, reason: str) -> None:
+        """Wake the other ranks of the host."""
+        self._host_worker.fail(reason)
 
 
 class NativeJobReducer(JobReducer):

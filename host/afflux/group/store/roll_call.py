@@ -21,7 +21,8 @@ from typing import Any
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from afflux.group.store.bounded import Asker, BoundedStore, StoreSilent
-from afflux.group.store.exchange import Introduction, RendezvousError, missing_of, names_of
+from afflux.group.store.exchange import RendezvousError, missing_of, names_of
+from afflux.group.store.introduction import Introduction
 from afflux.group.store.keys import GroupStore
 from afflux_drivers.errors import timed_out
 
