@@ -213,20 +213,19 @@ def test_a_journal_that_cannot_be_written_is_no_reason_to_stop(tmp_path, caplog)
 
 @pytest.mark.parametrize("state", ["", "relative/state"])
 def test_each_board_has_its_journal_and_who_has_no_home_none(monkeypatch, caplog, tmp_path, state):
-    monkeypatch.setenv("XDG_STATE_HOME", state)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     board = DeviceUrl.parse("udp://127.0.0.2")
-    first = journal_of(board)._path
+    first = journal_of(board, state)._path
     assert first.is_relative_to(tmp_path / ".local" / "state" / "afflux")
     # The same for all names of the board.
-    assert journal_of(DeviceUrl.parse("udp://127.2"))._path == first
-    assert journal_of(DeviceUrl.parse("udp://127.0.0.3"))._path != first
+    assert journal_of(DeviceUrl.parse("udp://127.2"), state)._path == first
+    assert journal_of(DeviceUrl.parse("udp://127.0.0.3"), state)._path != first
 
     def homeless():
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert journal_of(board) is None
+    assert journal_of(board, state) is None
     assert "the jobs of the board are not written down, so they end if this process" in caplog.text
 
 

@@ -179,7 +179,7 @@ def test_what_cannot_be_called_harms_nobody(processes: Processes) -> None:
     with processes.group(2, attach="attach_worker"):
         right = SharedCall.reducing(Collective.ALL_REDUCE, "int64", "sum", (4,))
         with pytest.raises(AssertionError, match="null pointer"):
-            processes.call(0, "ask", "all_reduce", 0, right, 1.0, None)
+            processes.call(0, "ask", "run", (), 0, right, 1.0, None)
         wrong = SharedCall(Collective.ALL_REDUCE, 4, REDUCED_DTYPES["float32"], 4, 0, 0, "wrong")
         _, kind, text = processes.call(0, "collective", wrong, np.ones(4, np.float32))
         assert (kind, text) == ("ValueError", "no reduction 4 of dtype 1")

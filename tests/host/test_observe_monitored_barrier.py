@@ -66,14 +66,14 @@ def test_who_is_missing_is_named_by_rank_in_the_group_and_in_the_world():
 def meet_behind_a_queue(rank, size):
     core = group_of(None)
     if rank == 1:
-        run_gloo = core._run_gloo
+        run_gloo = core._calls.run_gloo
 
         def late(*arguments):
             time.sleep(0.3)
             return run_gloo(*arguments)
 
         patch = pytest.MonkeyPatch()
-        patch.setattr(core, "_run_gloo", late)
+        patch.setattr(core._calls, "run_gloo", late)
     into = [torch.empty(3) for _ in range(size)] if rank == 0 else None
     work = dist.gather(torch.full((3,), float(rank)), into, async_op=True)
     time.sleep(0.1)

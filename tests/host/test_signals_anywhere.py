@@ -88,6 +88,7 @@ def raise_everywhere(rank, size, dtype, stride, wait_s):
     step, more = 1, True
     while more:
         group = dist.new_group(list(range(size)))
+        dist.barrier()
         start = time.monotonic()
         if rank == 0:
             try:

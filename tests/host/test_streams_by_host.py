@@ -207,7 +207,8 @@ def test_a_rank_that_ends_while_its_leader_waits_for_the_network():
     assert outcomes[3].kind == "died"
     for rank in (0, 1, 2):
         message, _, seconds = outcomes[rank].value
-        assert "rank(s) 3 ended or closed the group" in message
+        # By the memory of the host, or by its connection, whichever is first.
+        assert re.search(r"rank\(s\) 3 ended or (closed|left) the group", message)
         assert seconds < 12
 
 

@@ -93,7 +93,7 @@ class JobCommands:
 
         Over PCIe it would not even say so, as nobody reports writes that were refused there.
         """
-        self._wait_until_idle(_BUSY_BEFORE_S, f"what was ordered before {what}")
+        self._wait_until_idle(_BUSY_BEFORE_S, f"commands before {what}")
 
     def _write(self, name: str, value: int) -> None:
         try:

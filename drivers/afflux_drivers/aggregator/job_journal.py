@@ -93,14 +93,18 @@ class JobJournal:
             )  # fmt: skip
 
 
-def journal_of(device: DeviceUrl) -> JobJournal | None:
+def journal_of(device: DeviceUrl, state_home: str = "") -> JobJournal | None:
     """Return the journal of a board, the same for all ways to name it.
 
     It is where the host keeps what outlives a restart, as the board may; None, which is logged, if
     there is no such folder.
+
+    Args:
+        device: The board.
+        state_home: The variable XDG_STATE_HOME.
     """
     # XDG Base Directory Specification: a relative path is as good as none.
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    state = Path(state_home)
     if not state.is_absolute():
         try:
             state = Path.home() / ".local" / "state"

@@ -1,7 +1,7 @@
 """The options of an aggregator that are the same for all engines."""
 
 import argparse
-import os
+from collections.abc import Mapping
 
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
@@ -91,15 +91,19 @@ def server_options() -> argparse.ArgumentParser:
     return parser
 
 
-def access_of(arguments: argparse.Namespace) -> Access:
+def access_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Access:
     """Return who may use the control channel, by the options of `server_options`.
+
+    Args:
+        arguments: The options.
+        environment: Variables, of which AFFLUX_SECRET_FILE and AFFLUX_SECRET are looked at.
 
     Raises:
         ValueError: The secret cannot be used, or a number is out of range.
     """
     file, text = arguments.secret_file, None
     if file is None and not arguments.no_secret:
-        file, text = (os.environ.get(name) for name in ("AFFLUX_SECRET_FILE", "AFFLUX_SECRET"))
+        file, text = (environment.get(name) for name in ("AFFLUX_SECRET_FILE", "AFFLUX_SECRET"))
     return Access(
         secret=find_secret(file, text),
         no_secret=arguments.no_secret,

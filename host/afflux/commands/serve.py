@@ -209,7 +209,7 @@ def _serving(arguments: argparse.Namespace) -> Iterator[AggregatorServer]:
             board, or it does not answer; the address cannot be bound.
         ValueError: An option cannot be.
     """
-    access = access_of(arguments)
+    access = access_of(arguments, os.environ)
     host = arguments.host
     # Before an engine is built, which may take half a minute.
     if host.startswith("["):
@@ -236,7 +236,7 @@ def _serving(arguments: argparse.Namespace) -> Iterator[AggregatorServer]:
                 arguments.group_ttl,
                 access,
                 arguments.workers_may_move,
-                None if url is None else journal_of(url),
+                None if url is None else journal_of(url, os.environ.get("XDG_STATE_HOME", "")),
             )
         except OSError as error:
             raise RuntimeError(
