@@ -28,7 +28,7 @@ def ask_again(dtype):
     return errors[0] if errors else "it hangs"
 
 
-def be_interrupted_at_once(rank, _size, dtype):
+def be_interrupted(rank, _size, dtype, after_s):
     dist.all_reduce(torch.ones(3, dtype=dtype))
     core = group_of(None)
     if rank == 1:
@@ -36,13 +36,13 @@ def be_interrupted_at_once(rank, _size, dtype):
         return "", ask_again(dtype)
 
     def handle(*_):
-        # It comes while C++ waits, and runs when that calls Python: at its first line.
+        # It may come while C++ waits, and runs when that calls Python: at its first line.
         if core.turn.running:
             signal.setitimer(signal.ITIMER_REAL, 0)
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    signal.setitimer(signal.ITIMER_REAL, after_s, 0.01)
     try:
         dist.all_reduce(torch.ones(3, dtype=dtype))
     except KeyboardInterrupt:
@@ -51,9 +51,12 @@ def be_interrupted_at_once(rank, _size, dtype):
 
 
 # The second is Gloo's where ranks share memory, too.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
-def test_ctrl_c_just_after_the_call(dtype):
-    first, second = values(run_ranks(be_interrupted_at_once, 2, dtype, environment=SHM))
+@pytest.mark.parametrize("adapter", ["native", "python"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+@pytest.mark.parametrize("after_s", [0.01, 0.6])
+def test_ctrl_c_just_after_the_call_and_in_its_wait(dtype, adapter, after_s):
+    environment = {**SHM, "AFFLUX_ADAPTER": adapter}
+    first, second = values(run_ranks(be_interrupted, 2, dtype, after_s, environment=environment))
     assert first[0] == "interrupted"
     for error in first[1], second[1]:
         assert "(operation 2): given up: KeyboardInterrupt" in error

@@ -96,3 +96,22 @@ def test_a_group_that_has_been_shut_down_takes_nothing(group, reducer):
     assert reducer.done == ["leave"]
     with pytest.raises(GroupClosed):
         group.allreduce([torch.ones(1)], options())
+
+
+def test_an_interpreter_that_ends_and_starts_no_threads_carries_calls_out_in_place(
+    group, reducer, monkeypatch
+):
+    """As Python does from 3.12 on, for the calls of exit handlers."""
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    tensor = torch.ones(3)
+    for _ in range(2):
+        work = group.allreduce([tensor], options(asynchronous=True))
+        assert work.is_completed()
+        work.wait()
+    assert tensor.tolist() == [4.0] * 3
+    assert reducer.done == ["run all_reduce sum"] * 2
+    monkeypatch.undo()

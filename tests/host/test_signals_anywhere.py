@@ -19,13 +19,13 @@ _FOLDERS = tuple(str(Path(afflux.__file__).parent / each) for each in ("group", 
 # Every n-th step; how long the other rank lets this one wait, so that calls are handed over.
 _WAYS = {"native": (61, 0.3), "python": (29, 0.003)}
 
-_DTYPES = (torch.float32, torch.complex64)
+_DTYPES = (torch.float32, torch.bool)
 
 
 def summed(dtype, group=None, count=5):
     tensor = torch.ones(count, dtype=dtype)
     dist.all_reduce(tensor, group=group)
-    return bool((tensor == 2).all())
+    return bool((tensor == torch.tensor(2).to(dtype)).all())
 
 
 def interrupted(step, handler, call):
@@ -107,12 +107,13 @@ def raise_everywhere(rank, size, dtype, stride, wait_s):
     return ends
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
 @pytest.mark.parametrize("adapter", ["native", "python"])
-def test_ctrl_c_at_any_step_leaves_nobody_waiting(adapter, dtype):
+def test_ctrl_c_at_any_step_leaves_nobody_waiting(adapter):
     environment = {"AFFLUX_AGGREGATOR": "shm://", "AFFLUX_ADAPTER": adapter}
     way = _WAYS[adapter]
-    here, there = values(run_ranks(raise_everywhere, 2, dtype, *way, environment=environment))
+    here, there = values(
+        run_ranks(raise_everywhere, 2, torch.float32, *way, environment=environment)
+    )
     assert here[0][0] == "raised"
     assert here[-1][0] == "over"
     for end, seconds in there:

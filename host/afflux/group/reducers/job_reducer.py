@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 __all__ = ["Holding", "HostJobReducer", "JobReducer", "NativeJobReducer"]
+
+_Worker = TypeVar("_Worker", bound=Worker | HostWorker)
 
 _REDUCTIONS = {each.value: each for each in Reduction}
 
@@ -53,7 +55,7 @@ class _JobPlan(NamedTuple):
     prepared: WorkerCall | None
 
 
-class JobReducer:
+class JobReducer(Generic[_Worker]):
     """A `Reducer` over a worker of jobs at one or more aggregators.
 
     Args:
@@ -70,7 +72,7 @@ class JobReducer:
 
     def __init__(
         self,
-        worker: Worker | HostWorker,
+        worker: _Worker,
         tickets: Sequence[JobTicket],
         url: AggregatorUrl,
         holding: Holding,
@@ -204,38 +206,16 @@ class JobReducer:
         self._holding.give_back()
 
 
-class HostJobReducer(JobReducer):
+class HostJobReducer(JobReducer[HostWorker]):
     """One over the worker that the ranks of a host have together."""
-
-    def __init__(
-        self,
-        worker: HostWorker,
-        tickets: Sequence[JobTicket],
-        url: AggregatorUrl,
-        holding: Holding,
-        topology: Topology,
-    ) -> None:
-        super().__init__(worker, tickets, url, holding, topology)
-        self._host_worker = worker
 
     def give_up(self, reason: str) -> None:
         """Wake the other ranks of the host."""
-        self._host_worker.fail(reason)
+        self._worker.fail(reason)
 
 
-class NativeJobReducer(JobReducer):
+class NativeJobReducer(JobReducer[Worker]):
     """One over a worker that each rank has for itself: C++ can begin its operations."""
-
-    def __init__(
-        self,
-        worker: Worker,
-        tickets: Sequence[JobTicket],
-        url: AggregatorUrl,
-        holding: Holding,
-        topology: Topology,
-    ) -> None:
-        super().__init__(worker, tickets, url, holding, topology)
-        self._own_worker = worker
 
     @property
     def native(self) -> "NativeJobReducer":
@@ -243,15 +223,15 @@ class NativeJobReducer(JobReducer):
         return self
 
     def _prepare(self, dtype: wire.Dtype, reduction: Reduction, asked: Asked) -> WorkerCall | None:
-        return self._own_worker.prepare(dtype, reduction, asked.shape)
+        return self._worker.prepare(dtype, reduction, asked.shape)
 
     def calls(self) -> Any:
         """Return the capsule through which C++ calls."""
-        return self._own_worker.calls()
+        return self._worker.calls()
 
     def agreement(self, number: int) -> WorkerCall:
         """Return the call of `agree`, prepared."""
-        return self._own_worker.prepare(wire.Dtype.INT32, Reduction.SUM, (0, number))
+        return self._worker.prepare(wire.Dtype.INT32, Reduction.SUM, (0, number))
 
     def prepared(self, plan: _JobPlan) -> WorkerCall | None:
         """Return the plan's call; None if integers are to be divided."""
@@ -260,7 +240,7 @@ class NativeJobReducer(JobReducer):
     def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
         """See `NativeCalls`."""
         with self._naming(), refused(begun.call.about.text):
-            self._own_worker.finish(
+            self._worker.finish(
                 begun.call,
                 timeout_s,
                 self._watching(interrupted),
