@@ -69,10 +69,10 @@ def test_a_malformed_answer_is_seen(at: int) -> None:
 def test_a_short_run(bus_bits: int) -> None:
     """All is well, and the traffic was of every kind."""
     with VerilatedEngine(bus_bits=bus_bits, **BUILD) as engine:
-        report = Fuzzer(engine, seed=3, batch=500).run(6000)
+        report = Fuzzer(engine, seed=3, batch=500).run(3500)
     never = {name for name, count in report.counters.items() if count == 0}
     assert never <= DROPS
-    assert report.results > 1000
+    assert report.results > 500
 
 
 @pytest.mark.slow

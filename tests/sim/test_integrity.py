@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("compiled_yosys")
 
 BUS_BITS = 64
 BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
-EACH = 24
+EACH = 16
 """Bits of each place; each flips in some cycles."""
 TIMES = 2
 RARELY_WRITTEN = {"sums' queue": 8, "slot state, written": 8}

@@ -74,7 +74,8 @@ class Shutdown:
             if ask and not isinstance(error, GroupClosed):
                 dead = error.ranks if isinstance(error, RanksEnded) else ()
                 records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
-                error = explain(error, first, records, self._size, self._notices.silence)
+                departed, silence = self._notices.departed(), self._notices.silence
+                error = explain(error, first, records, self._size, silence, departed)
         self._set(error)
         self._has_failed(error, records)
         _log.info("rank %d: %s", self._rank, error)

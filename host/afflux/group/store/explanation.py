@@ -1,5 +1,7 @@
 """Puts what every rank knows about a failure into one error message."""
 
+from collections.abc import Collection
+
 from afflux.group.store.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError
 
@@ -12,6 +14,7 @@ def explain(
     records: dict[int, CallRecord],
     size: int,
     silence: str = "",
+    departed: Collection[int] = (),
 ) -> AffluxError:
     """Add what the other ranks were doing to this rank's error.
 
@@ -21,9 +24,12 @@ def explain(
         records: The records of the ranks that answered, by rank.
         size: Ranks of the group.
         silence: That the store does not answer, through which records come.
+        departed: The ranks that have left the group.
     """
     lines = [
-        str(records[rank]) if rank in records else f"rank {rank}: does not answer"
+        str(records[rank])
+        if rank in records
+        else f"rank {rank}: {'has left the group' if rank in departed else 'does not answer'}"
         for rank in range(size)
     ]
     message = str(own)

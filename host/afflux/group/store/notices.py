@@ -118,6 +118,13 @@ class Notices:
         text = self._get("closing")
         return int(text) if text is not None else None
 
+    def departed(self) -> list[int]:
+        """Return the ranks that have destroyed the group, or have confirmed its end."""
+        if not self._has("closing"):
+            return []
+        closer = self.closer()
+        return [rank for rank in range(self._size) if rank == closer or self._has(f"closed/{rank}")]
+
     def closer(self) -> int:
         """Return the rank that has begun to close the group: 0, or one that holds a part of it."""
         return int(self._get("closer") or 0)
@@ -141,9 +148,12 @@ class Notices:
             self._set(f"record/{record.rank}", json.dumps(asdict(record)))
 
     def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, CallRecord]:
-        """Return the records that come within `timeout_s`, by rank; do not wait for `dead` ones."""
+        """Return the records that come within `timeout_s`, by rank.
+
+        Ranks that are `dead`, or have left the group, write none: nobody waits for them.
+        """
         found: dict[int, CallRecord] = {}
-        awaited = self._size - len(dead)
+        awaited = set(range(self._size)) - {*dead, *self.departed()}
         deadline = time.monotonic() + timeout_s
         while True:
             for rank in range(self._size):
@@ -152,7 +162,12 @@ class Notices:
                     if record is not None:
                         found[rank] = record
             # A store that is gone, with the rank that held it perhaps, or silent brings no more.
-            if len(found) >= awaited or time.monotonic() >= deadline or self._gone or self.silence:
+            if (
+                awaited <= found.keys()
+                or time.monotonic() >= deadline
+                or self._gone
+                or self.silence
+            ):
                 return found
             time.sleep(0.02)
 
