@@ -5,8 +5,9 @@ Importing this package registers the backend "afflux" for CPU tensors:
     import afflux
     torch.distributed.init_process_group("afflux")
 
-AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings.variables`). Without it, they
-are made in memory that the ranks of one host share, or else by Gloo."""
+AFFLUX_AGGREGATOR chooses what sums (docs/aggregators.md). By default the ranks of one host sum in
+memory that they share; between hosts, a software engine in each host or Gloo sums, whichever is
+faster for a tensor."""
 
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
