@@ -125,6 +125,20 @@ _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
 _ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
 
 
+_FAST = (
+    Case("dense", "100 MiB dense", 100 * MIB),
+    Case("1%", "100 MiB, 1 % of blocks", 100 * MIB, 0.01),
+    Case("1M", "1 MB", MIB),
+    Case("64K", "64 KB", 64 << 10),
+    Case("4K", "4 KB", 4 << 10),
+)
+
+
+def _fast(name: str, hosts: int, gbit: float) -> Plan:
+    title = f"{hosts} hosts, {gbit:.0f} Gbit/s, MTU 1,500"
+    return Plan(Setup(name, title, hosts=hosts, gbit=gbit, aggregator_gbit=hosts * gbit), _FAST)
+
+
 _INCAST = (Case("dense", "4 MiB dense", 4 * MIB),)
 
 
@@ -154,6 +168,9 @@ PLANS = (
         Setup("jumbo", "1 Gbit/s, MTU 9,000", mtu=9000),
         _large({"auto": 0.94, "udp": 1.4}),
     ),
+    _fast("ten", 4, 10.0),
+    _fast("ten_two", 2, 10.0),
+    _fast("twenty_five_two", 2, 25.0),
     Plan(
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),

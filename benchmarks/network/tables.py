@@ -224,6 +224,7 @@ MARK = "network figures"
 TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
+    "fast": _of_setups("ten", "ten_two", "twenty_five_two"),
     "steps": _steps,
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "interfaces": _of_setups("interfaces"),
