@@ -82,7 +82,6 @@ $(SETUP): $(INSTALLED) $(NATIVE_SOURCES) tools/build_native.sh
 	tools/build_native.sh
 
 $(ADAPTER): $(ADAPTER_SOURCES) $(INSTALLED) | $(SETUP)
-	@echo 'the adapter for the installed torch: half a minute, unless it is kept from before'
 	@if $(PY) -m afflux.adapters.native >/dev/null; then touch $@; fi
 
 .PHONY: native
