@@ -8,6 +8,8 @@ Importing this package registers the backend "afflux" for CPU tensors:
 AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings.variables`). Without it, they
 are made in memory that the ranks of one host share, or else by Gloo."""
 
+from importlib.metadata import version as _version
+
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.settings.options import Options
@@ -35,6 +37,11 @@ __all__ = [
     "statistics",
 ]
 
-__version__ = "0.1.0"
-
 register()
+
+
+def __getattr__(name: str) -> str:
+    """Return the version of the installed package on request: `pyproject.toml` alone states it."""
+    if name == "__version__":
+        return _version("afflux")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
