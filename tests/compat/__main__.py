@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from tests.support.checkout import BUILD, ROOT
 from tests.support.environments import Environment, pinned
 
-VERSIONS = ("2.13", "2.14.1", "2.15.0")
+VERSIONS = ("2.11.0", "2.12.1", "2.13", "2.14.1", "2.15.0")
 
 ADAPTERS = {"C++": "native", "Python": "python"}
 """By name, what AFFLUX_ADAPTER says."""
