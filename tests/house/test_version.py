@@ -24,3 +24,11 @@ def test_no_module_states_a_version_of_its_own() -> None:
 def test_the_gateware_is_of_the_same_release() -> None:
     octets = [str(octet) for octet in RELEASE.to_bytes(3, "big")]
     assert ".".join(octets) == PROJECT["version"]
+
+
+def test_a_citation_is_of_the_same_release() -> None:
+    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_changelog_has_the_release() -> None:
+    assert PROJECT["version"] in (ROOT / "CHANGELOG.md").read_text()
