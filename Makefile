@@ -22,7 +22,10 @@ FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
 COMPAT_VERSIONS ?=
-
+WHEELS_ARGS ?=
+# For nightly: the targets to run, instead of all.
+NIGHTLY ?=
+NIGHTLY_ARGS ?=
 CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
@@ -70,7 +73,8 @@ help: ## show this list
 	@echo '  OPENNIC_ARGS="$(OPENNIC_ARGS)"         for opennic, such as "--nodes 2 --functions 4"'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
-	@echo '  SYNTH_ARGS, FORMAL_ARGS, MUTATION_ARGS, CONFORMANCE_ARGS, NATIVE_TEST_ARGS   likewise'
+	@echo '  NIGHTLY="$(NIGHTLY)"              for nightly, such as "fuzz formal"; it runs all otherwise'
+	@echo '  SYNTH_ARGS, FORMAL_ARGS, MUTATION_ARGS, CONFORMANCE_ARGS, NATIVE_TEST_ARGS, WHEELS_ARGS   likewise'
 
 .PHONY: setup
 setup: $(ADAPTER) ## create .venv and install the project into it (the others do so first)
@@ -82,7 +86,6 @@ $(SETUP): $(INSTALLED) $(NATIVE_SOURCES) tools/build_native.sh
 	tools/build_native.sh
 
 $(ADAPTER): $(ADAPTER_SOURCES) $(INSTALLED) | $(SETUP)
-	@echo 'the adapter for the installed torch: half a minute, unless it is kept from before'
 	@if $(PY) -m afflux.adapters.native >/dev/null; then touch $@; fi
 
 .PHONY: native
@@ -234,6 +237,14 @@ floods: $(SETUP) ## floods of frames of every size through the gateware, at its 
 .PHONY: compat
 compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch
 	COMPAT_VERSIONS="$(COMPAT_VERSIONS)" $(PY) -m tests.compat
+
+.PHONY: nightly
+nightly: $(ADAPTER) ## all long checks one after another, with a table at the end; NIGHTLY="fuzz formal"
+	$(PY) -m tests.nightly $(NIGHTLY) $(NIGHTLY_ARGS)
+
+.PHONY: wheels
+wheels: $(SETUP) ## manylinux wheels for Python 3.11 and for 3.12 on, into build/wheels, each tried
+	PYTHON="$(PYTHON)" $(PY) -m tests.wheels $(WHEELS_ARGS)
 
 .PHONY: docs
 docs: $(SETUP) ## write the generated pages in docs/ again

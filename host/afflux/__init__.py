@@ -9,6 +9,8 @@ AFFLUX_AGGREGATOR chooses what sums (docs/aggregators.md). By default the ranks 
 memory that they share; between hosts, a software engine in each host or Gloo sums, whichever is
 faster for a tensor."""
 
+from importlib.metadata import version as _version
+
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.settings.options import Options
@@ -36,6 +38,11 @@ __all__ = [
     "statistics",
 ]
 
-__version__ = "0.1.0"
-
 register()
+
+
+def __getattr__(name: str) -> str:
+    """Return the version of the installed package on request: `pyproject.toml` alone states it."""
+    if name == "__version__":
+        return _version("afflux")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,18 +7,17 @@ PIP_FIND_LINKS). Ends with 1 if a test fails anywhere.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.support.checkout import BUILD, ROOT
+from tests.support.environments import Environment, pinned
 
-VERSIONS = ("2.13", "2.14.1", "2.15.0")
+VERSIONS = ("2.11.0", "2.12.1", "2.13", "2.14.1", "2.15.0")
 
 ADAPTERS = {"C++": "native", "Python": "python"}
 """By name, what AFFLUX_ADAPTER says."""
@@ -88,53 +87,23 @@ def _build_wheel() -> Path:
         old.unlink()
     own_build = f"--config-settings=build-dir={_FOLDER / 'native'}"
     command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", own_build]
-    _pip(Path(sys.executable), *command, "--wheel-dir", str(folder), str(ROOT))
+    subprocess.run(
+        [sys.executable, "-m", "pip", *command, "--wheel-dir", str(folder), str(ROOT)], check=True
+    )
     (built,) = folder.glob("*.whl")
     return built
 
 
 def _environment(version: str, wheel: Path, wheels: Path | None) -> Path:
     """Return the interpreter of an environment that has this torch and this wheel."""
-    folder = _FOLDER / version
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
+    made = Environment(_FOLDER / version)
     # 2.14 means its latest.
     wanted = f"torch=={version}" + (".*" if version.count(".") == 1 else "")
     source = ("--find-links", str(wheels)) if wheels else ()
-    _announce(python, wanted, source)
-    _pip(python, "install", "--quiet", *source, wanted, *_pinned())
-    _pip(python, "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
-    return python
-
-
-def _announce(python: Path, wanted: str, source: tuple[str, ...]) -> None:
-    asked = _pip(
-        python, "install", "--quiet", "--dry-run", "--report", "-", *source, wanted, output=True
-    )
-    names = [each["metadata"]["name"] for each in json.loads(asked)["install"]]
-    if any(name.startswith("nvidia-") for name in names):
-        print(
-            f"\n{wanted} comes with its CUDA packages here: about 3 GB to download, 6 GB on disk, "
-            f"below {_FOLDER.relative_to(ROOT)}. A CPU build is enough: interrupt, point pip to an "
-            "index or folder that has one (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), and run this "
-            "again.\n",
-            flush=True,
-        )
-
-
-def _pinned() -> list[str]:
-    """Return the requirements of the tests, as `constraints.txt` has them."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line.split("==")[0] in _NEEDS]
-
-
-def _pip(python: Path, *arguments: str, output: bool = False) -> str:
-    command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(
-        command, check=True, cwd=ROOT, text=True, stdout=subprocess.PIPE if output else None
-    )
-    return done.stdout or ""
+    made.announce_cuda(*source, wanted)
+    made.pip("install", "--quiet", *source, wanted, *pinned(*_NEEDS))
+    made.pip("install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
+    return made.python
 
 
 def _run(python: Path, version: str, adapter: str) -> Row:

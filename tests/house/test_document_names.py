@@ -9,7 +9,7 @@ import pytest
 
 from docs.generate.source_tree import ROOT
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAME = re.compile(r"(?<![\w/~.-])afflux(?:_drivers|_hdl|_sim)?(?:\.[A-Za-z_]\w*)+")
 FILE_SUFFIXES = {"conf", "secret", "service"}
 PYTHON = re.compile(r"^( *)```python\n(.*?)^\1```", re.DOTALL | re.MULTILINE)

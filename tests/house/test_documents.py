@@ -5,7 +5,7 @@ from pathlib import Path
 
 from docs.generate.source_tree import ROOT, python_modules
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PATH = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+)`")
 FILE = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+\.\w+)`")
 COMMAND = re.compile(r"python(?:3)? -m ((?:afflux|benchmarks|docs|tests)[\w.]*)")

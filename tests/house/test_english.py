@@ -126,7 +126,7 @@ def faults_in(paragraphs: Iterator[str]) -> list[str]:
 def prose() -> list[Path]:
     """List the documents, and the product code that is read already."""
     listed = subprocess.run(
-        ["git", "ls-files", "README.md", "docs", "hdl", "drivers", "sim", "host"],
+        ["git", "ls-files", "*.md", "docs", "hdl", "drivers", "sim", "host"],
         cwd=ROOT,
         capture_output=True,
         text=True,

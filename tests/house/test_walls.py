@@ -29,6 +29,7 @@ TEST_FLOORS = (
     ("tests.support", "tests.models"),
     ("tests.scenarios",),
     ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal", "tests.conformance"),
+    ("tests.compat", "tests.nightly", "tests.wheels"),
     ("tests.mutation",),
     ("tests.coverage", "tests.second_simulator"),
     ("tests.hdl", "tests.drivers", "tests.sim", "tests.host", "tests.house", "tests"),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 COLUMNS = 120
 LINK_ALONE = re.compile(r"^\s*[*-]?\s*!?\[[^]]*\]\([^)]*\)\S*$")
 

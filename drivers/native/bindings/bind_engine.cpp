@@ -21,7 +21,7 @@ using packet::Octets;
 nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(frame.bytes()));
     if (bytes == nullptr) throw nb::python_error();
-    char* at = PyBytes_AS_STRING(bytes);
+    char* at = PyBytes_AsString(bytes);
     at = std::copy(frame.head.begin(), frame.head.end(), at);
     at = std::copy_n(queue.body(frame), frame.body_bytes, at);
     std::copy(frame.seal.begin(), frame.seal.end(), at);

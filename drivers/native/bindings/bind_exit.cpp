@@ -1,4 +1,5 @@
 // The end of threads that still want Python's lock when the interpreter has ended.
+#include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -15,13 +16,17 @@ namespace {
 
 std::terminate_handler before = nullptr;
 pthread_t ending;
+int (*is_finalizing)() = nullptr;
+
+// By name, because the stable ABI has it from 3.13 on, and the same extension serves 3.12.
+void find_is_finalizing() {
+    void* found = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    if (found == nullptr) found = dlsym(RTLD_DEFAULT, "_Py_IsFinalizing");
+    is_finalizing = reinterpret_cast<int (*)()>(found);
+}
 
 bool python_has_ended() {
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsFinalizing() || !Py_IsInitialized();
-#else
-    return _Py_IsFinalizing() || !Py_IsInitialized();
-#endif
+    return (is_finalizing != nullptr && is_finalizing()) || !Py_IsInitialized();
 }
 
 // CPython before 3.14 ends such a thread with pthread_exit, which unwinds the stack: through the
@@ -38,6 +43,7 @@ bool python_has_ended() {
 void let_threads_sleep() {
     if (before != nullptr) return;
     ending = pthread_self();
+    find_is_finalizing();
     before = std::set_terminate(sleep_or_terminate);
 }
 

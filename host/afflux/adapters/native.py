@@ -9,12 +9,12 @@ others, or somebody runs `python -m afflux.adapters.native`.
 import functools
 import importlib.machinery
 import importlib.util
-import logging
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -38,8 +38,6 @@ from afflux_sim.rtl.compile.cache import (
 )
 
 __all__ = ["AdapterUnavailable", "create", "load", "main"]
-
-_log = logging.getLogger("afflux")
 
 _SOURCES = Path(__file__).parent / "native"
 _MAIN = _SOURCES / "unity.cpp"
@@ -172,7 +170,10 @@ def _identity(compiler: list[str]) -> str:
 
 
 def _compile(command: list[str], folder: Path) -> None:
-    _log.info("compiling the adapter for torch %s, once", torch.__version__)
+    # Half a minute of silence looks like a hang, so this goes to the screen, whatever the log does.
+    # It comes once for a host: other processes wait for this one.
+    _tell(f"compiling the torch adapter for torch {torch.__version__} (once, about 30 s)")
+    start_s = time.monotonic()
     target = folder / f"{_NAME}{_SUFFIX}"
     libraries = ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
     whole = [*command, str(_MAIN), "-o", str(target), *libraries]
@@ -190,6 +191,11 @@ def _compile(command: list[str], folder: Path) -> None:
         passing = done.returncode > 128 or any(sign in line for line in said for sign in _PASSING)
         kind = PassingBuildError if passing else BuildError
         raise kind(f"{failed}: {cause or f'status {done.returncode}'} (log: {log})")
+    _tell(f"the torch adapter is compiled ({time.monotonic() - start_s:.0f} s)")
+
+
+def _tell(text: str) -> None:
+    print(f"afflux: {text}", file=sys.stderr, flush=True)
 
 
 def _import(path: Path) -> ModuleType:

@@ -1,6 +1,6 @@
-"""The adapter for torch 2.13 on a machine without a C++ compiler: a ProcessGroup in Python.
+"""The adapter for torch before 2.14 on a machine without a C++ compiler: a ProcessGroup in Python.
 
-torch 2.13 takes no backend that is written in Python, only a whole process group, whose methods it
+It takes no backend that is written in Python, only a whole process group, whose methods it
 calls past its dispatcher. So what the dispatcher does for a backend is missing: a group serves the
 CPU alone, tensors of other classes are refused, torch's hooks and traces see nothing, and DDP's
 built-in FP16 hook, which wants a typed future, cannot be used.
