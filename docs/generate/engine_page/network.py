@@ -65,7 +65,8 @@ class Packet:
         first: That of its first beat there.
         arrives: The cycle in which the whole frame is at its receiver; -1 if it is lost.
         copy: The network, and not the worker, has sent it; or the worker again.
-        cause, judged: The counter that it has moved in the engine, and when.
+        cause, judged: The counter that it has moved in the engine, and when; of a contribution
+            that was accepted, when its slot's state was written.
     """
 
     up: bool
@@ -175,6 +176,11 @@ class _Network:
                 raise RuntimeError(f"{self.scenario.name}: not over after {_MOST_CYCLES} cycles")
         for packet, judged in zip(self._judged, probe.judged, strict=True):
             packet.cause, packet.judged = judged.cause, judged.cycle
+        # A counter grows some cycles after the slot's state, which is on the page.
+        accepted = [packet for packet in self._judged if packet.cause == "accepted"]
+        states = [change for change in probe.changes if change[0] == "state"]
+        for packet, change in zip(accepted, states, strict=True):
+            packet.judged = int(change[1])
         # Rounds in the engine begin with the job's first, on the page with 0.
         changes = [
             (*change[:3], int(change[3]) - _FIRST_ROUND, *change[4:])

@@ -198,7 +198,7 @@ function showLane(lane, at, slot, held, state, which) {
     each.slot === slot && each.round === held && each.cause === "accepted" && each.judged <= cycle);
   const withBlock = inside.filter((each) => each.blocks.some(([where]) => where === at));
   const number = withBlock[0]?.blocks.find(([where]) => where === at)[1];
-  const used = held >= 0 && number !== undefined;
+  const used = held >= 0 && Boolean((state.present[which] >> at) & 1);
   const finger = number === data.fingerprint;
   lane.box.classList.toggle("used", used);
   lane.name.textContent = !used ? "" : finger ? "call" : `block ${number}`;
@@ -229,10 +229,7 @@ function wayOf(worker, up) {
   const to = narrow
     ? { x: engine.left + engine.width * (up ? 0.22 : 0.78), y: engine.top }
     : { x: engine.left, y: engine.top + engine.height * (up ? 0.3 : 0.7) };
-  for (const end of [from, to]) {
-    end.x -= stage.left;
-    end.y -= stage.top;
-  }
+  for (const end of [from, to]) Object.assign(end, { x: end.x - stage.left, y: end.y - stage.top });
   return { from, to, narrow };
 }
 
@@ -267,8 +264,12 @@ function showPackets() {
     const part = narrow ? 0.22 + 0.5 * place : 0.16 + 0.68 * place;
     const side = packet.slot ? 1 : -1;
     const queue = packet.up && place >= 1 ? (waiting += 1) - 1 : 0;
-    const x = from.x + (to.x - from.x) * part + (narrow ? side * 5 + queue * 30 : 0);
-    const y = from.y + (to.y - from.y) * part + (narrow ? 0 : side * 13 * (place < 1) - queue * 27);
+    let x = from.x + (to.x - from.x) * part + (narrow ? side * 5 : 0);
+    let y = from.y + (to.y - from.y) * part + (narrow ? 0 : side * 13);
+    if (packet.up && place >= 1) {
+      x = to.x + (narrow ? queue * 48 : -42);
+      y = to.y + (narrow ? -18 : queue * -27);
+    }
     if (fresh) chip.style.transition = "none";
     chip.style.transform = `translate(${x}px, ${y}px) translate(-50%, -50%)`;
     if (fresh) chip.getBoundingClientRect();
@@ -373,10 +374,7 @@ function frame(time) {
     go(cycle + Math.min(steps, 4));
     const read = run.captions.some(([when, kind]) => kind !== "step" && when > before && when <= cycle);
     last = time + (read ? Math.max(0, 1600 - 40 * speed) : 0);
-    if (cycle >= run.cycles) {
-      play(false);
-      return;
-    }
+    if (cycle >= run.cycles) return play(false);
   }
   requestAnimationFrame(frame);
 }
