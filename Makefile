@@ -257,6 +257,10 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.vectors docs/vectors
 	$(PY) -m docs.generate.measured_tables docs
 
+.PHONY: engine-page
+engine-page: $(SETUP) ## the page that replays the engine cycle by cycle, into build/site/engine
+	$(PY) -m docs.generate.engine_page build/site/engine
+
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv
 	rm -rf build .venv/afflux-native.stamp $(ADAPTER)

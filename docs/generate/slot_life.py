@@ -11,12 +11,13 @@ from typing import Any
 
 from amaranth.sim import Simulator
 
-from afflux_hdl.contract import registers, wire
+from afflux_hdl.contract import wire
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.layouts import Cause
 from afflux_hdl.engine.parameters import Parameters
 from benchmarks.gateware.loop_job import FIRST_ROUND, LoopJob
 from benchmarks.gateware.traffic import DenseTraffic
+from docs.generate.simulated_engine import create_job
 from docs.generate.wave_svg import Track, render
 
 __all__ = ["draw", "record"]
@@ -100,21 +101,6 @@ class _Recorder:
         self._sent = 0 if ctx.get(tx.payload.last) else self._sent + 1
         return label
 
-    async def create(self, ctx: Any) -> None:
-        engine = self.engine
-        values = self.job.register_values() | {"job_command": registers.Command.CREATE}
-        for name, value in values.items():
-            ctx.set(engine.register_address, registers.address_of(name))
-            ctx.set(engine.register_write_data, value)
-            ctx.set(engine.register_write, 1)
-            await self.tick(ctx)
-        ctx.set(engine.register_write, 0)
-        ctx.set(engine.register_address, registers.address_of("job_busy"))
-        await self.tick(ctx)
-        await self.tick(ctx)
-        while ctx.get(engine.register_read_data):
-            await self.tick(ctx)
-
     async def send(self, ctx: Any, frame: bytes, name: str) -> None:
         beat = self.engine.rx.payload
         size = self.parameters.bus_bytes
@@ -156,7 +142,7 @@ def record() -> list[Row]:
 
     async def run(ctx: Any) -> None:
         ctx.set(recorder.engine.tx.ready, 1)
-        await recorder.create(ctx)
+        await create_job(ctx, recorder.engine, job.register_values())
         for worker in range(WORKERS):
             await recorder.send(ctx, job.join(worker), "")
             await recorder.settle(ctx)

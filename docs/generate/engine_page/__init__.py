@@ -1,0 +1,1 @@
+"""A page that replays the engine cycle by cycle, from runs of its RTL."""
