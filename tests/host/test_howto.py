@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from textwrap import dedent
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_scheme_of_ones_own_loses_nothing() -> None:
     names: dict[str, type] = {}
     exec(compile(text, "add_a_scheme.md", "exec"), names)
     scheme = names["Steps"](step=0.25)
-    group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+    group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=10))
     tensor = torch.randn(100, generator=torch.Generator().manual_seed(1))
     before, average = tensor.clone(), torch.empty(100)
     with pytest.MonkeyPatch.context() as patch:
