@@ -256,6 +256,17 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
 	$(PY) -m docs.generate.vectors docs/vectors
 	$(PY) -m docs.generate.measured_tables docs
+	$(PY) -m docs.generate.command_reference docs/commands.md
+	$(PY) -m docs.generate.environment_reference docs/environment.md
+
+.PHONY: site site-check
+site: $(SETUP) ## the site, into build/site; fails for broken links and pages without a place
+	$(PY) -m docs.generate.site
+
+site-check: site ## the site in a browser, as wide as a phone, light and dark; needs Chromium
+	@$(PY) -c 'import playwright' 2>/dev/null || \
+		$(PY) -m pip install --quiet --constraint constraints.txt playwright
+	$(PY) -m tests.site
 
 .PHONY: engine-page
 engine-page: $(SETUP) ## the page that replays the engine cycle by cycle, into build/site/engine
