@@ -60,7 +60,7 @@ def page(title: str, about: str, inches: float, **grid: Any) -> tuple[Any, Any]:
 
     Args:
         title: One line, the message.
-        about: What was measured, on which link, with how many ranks; one line or several.
+        about: The measurement, its link and ranks; one line or several.
         inches: Height of all.
         grid: For `Figure.subplots`.
     """
@@ -75,7 +75,7 @@ def page(title: str, about: str, inches: float, **grid: Any) -> tuple[Any, Any]:
     figure.text(left, 1 - 0.25 / inches, title, size=11, weight="bold")
     for at, line in enumerate(lines):
         figure.text(left, 1 - (0.45 + at * _LINE_INCHES) / inches, line, size=9, color="#3b424c")
-    _below(figure, 0.5)
+    _below(figure, 1.0)
     return figure, figure.subplots(**grid)
 
 
@@ -94,7 +94,7 @@ def key(figure: Any, words: Sequence[tuple[str, str, str]]) -> None:
         )
         figure.draw_without_rendering()
         x += word.get_window_extent().width / figure.dpi + 0.18
-    _below(figure, 0.7)
+    _below(figure, 0.9)
 
 
 def _below(figure: Any, lines: float) -> None:
