@@ -235,7 +235,7 @@ def _host_collectives(documents: Documents) -> Any:
 
 
 def _network_speedup(documents: Documents) -> Any:
-    """Draw a row of dots for each tensor, a colour for each topology; a panel for each size of packets."""
+    """Draw dots for each tensor, coloured by topology; a panel for each size of packets."""
     tables = {
         "packets of 1,500 bytes": documents.table(_PAGE, "network figures: gigabit"),
         "jumbo frames": documents.table(_PAGE, "network figures: jumbo"),
