@@ -165,7 +165,6 @@ bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/b
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network --suite sparse $(BENCH_ARGS)
 	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.overlap --output build/bench/sparse.json
-	$(PY) -m benchmarks.network.overlap_plots build/bench/sparse.json build/bench/plots
 
 .PHONY: bench-overlap
 bench-overlap: $(ADAPTER) ## steps of training by priority, between hosts, into build/bench/overlap.json
@@ -256,6 +255,7 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
 	$(PY) -m docs.generate.vectors docs/vectors
 	$(PY) -m docs.generate.measured_tables docs
+	$(PY) -m docs.generate.plots docs
 	$(PY) -m docs.generate.command_reference docs/commands.md
 	$(PY) -m docs.generate.environment_reference docs/environment.md
 

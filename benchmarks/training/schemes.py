@@ -1,8 +1,8 @@
 """`python -m benchmarks.training.schemes`: real trainings with each scheme, beside none.
 
-Into build/bench/convergence.json, from which `benchmarks.training.scheme_tables` and
-`benchmarks.training.scheme_plots` make tables and plots. A new training replaces the earlier one in
-the file.
+Into build/bench/convergence.json, from which `benchmarks.training.scheme_tables` makes
+tables, and `benchmarks.training.curves` the record of losses that plots are drawn from. A new
+training replaces the earlier one in the file.
 """
 
 import argparse

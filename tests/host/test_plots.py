@@ -1,112 +1,234 @@
-"""Plots of figures: the same figures give the same file, and no legend covers data."""
+"""The documents' plots: they are what the tables say, small, and readable on a phone."""
 
+import io
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from afflux.commands.bench import size_plot
-from benchmarks.gateware import plots as gateware_plots
-from benchmarks.network import plots as network_plots
-from benchmarks.network.cases import PLANS
-from benchmarks.ranks import plots as ranks_plots
-from benchmarks.ranks.cases import CASES
-from benchmarks.report.plots import draw_plots
-from benchmarks.training import plots as training_plots
-from benchmarks.training import scheme_plots
+from benchmarks.training import curves
+from docs.generate.plots import style
+from docs.generate.plots.__main__ import PLOTS, draw, main
+from docs.generate.plots.beside_gloo import CASES
+from docs.generate.plots.tables import Documents, milliseconds, number
 from tests.support.checkout import ROOT
 
-SUITES = {
-    "ranks": ranks_plots,
-    "network": network_plots,
-    "gateware": gateware_plots,
-    "training": training_plots,
-    "schemes": scheme_plots,
-}
-DRAWN = sorted(name for suite in SUITES.values() for name in suite.PLOTS)
-TIMES = {"afflux_s": 0.02, "gloo_s": 0.08, "floor_s": 0.01, "read_floor_s": 0.005, "ratio": 4.0}
+matplotlib = pytest.importorskip("matplotlib")
+
+DOCS = ROOT / "docs"
+FOLDER = DOCS / "plots"
+MOST_BYTES = 30_000
+PHONE_PIXELS = 390
+LEAST_LETTERS = 8.5
+OTHERS = {"slot_life"}
+"""Plots that the engine draws."""
 
 Box = tuple[float, float, float, float]
 
 
-def rows_of_ranks() -> list[dict]:
-    speed = [
-        {**TIMES, "bench": "host", "case": case.name, "ranks": ranks}
-        for case in CASES
-        for ranks in (2, 4, 8)
-    ]
-    about = {"bench": "host_collectives", "what": "broadcast"}
-    calls = [{**about, "ranks": ranks, "size": "1K", "ratio": 4.0} for ranks in (2, 4)]
-    return [*speed, *calls, {**about, "ranks": 2, "size": "16M", "failed": "afflux: it broke"}]
+def documents() -> Documents:
+    return Documents(DOCS)
 
 
-def rows_of_network() -> list[dict]:
+def pinned_matplotlib() -> str:
+    """Return the version that the documents' plots are of."""
+    return re.search(r"^matplotlib==(\S+)", (ROOT / "constraints.txt").read_text(), re.M)[1]
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_is_drawn_from_the_documents_tables(name):
+    if matplotlib.__version__ != pinned_matplotlib():
+        pytest.skip("another version of matplotlib places texts otherwise")
+    drawn = draw(name, documents())
+    assert drawn == (FOLDER / f"{name}.svg").read_text(encoding="utf-8"), "make docs draws it again"
+
+
+def test_every_plot_is_drawn_and_shown():
+    drawn = {path.stem for path in FOLDER.glob("*.svg")}
+    assert drawn == set(PLOTS) | OTHERS
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
+    assert [name for name in drawn if f"plots/{name}.svg" not in pages] == []
+
+
+def faults_of(text: str) -> list[str]:
+    """Return what a reader of a phone, or of a dark page, would miss in an SVG."""
+    picture = ElementTree.fromstring(text)
+    _, _, width, height = map(float, picture.attrib["viewBox"].split())
+    background = next(each for each in picture.iter() if each.tag.endswith("}path"))
+    corners = {float(word) for word in re.findall(r"[\d.]+", background.attrib["d"])}
+    letters = [float(size) for size in re.findall(r"font: ?(?:bold )?([\d.]+)px", text)]
+    letters += [float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)]
     return [
-        {
-            **{"bench": "network", "setup": plan.setup.name, "case": case.name, "quick": False},
-            **{"title": case.title, "mtu": plan.setup.mtu, "topology": topology, "ratio": 4.0},
-            **{"density": case.density, "overlap": case.overlap, **TIMES},
-            **({"limit_s": 0.1, "gloo_limit_s": 0.5} if case.bytes > 1 << 20 else {}),
-        }
-        for plan in PLANS
-        for case in plan.cases
-        for topology in ("auto", "udp")
+        fault
+        for fault, found in {
+            "is too large": len(text.encode()) > MOST_BYTES,
+            "has no title": not text.partition("<title>")[2].partition("</title>")[0],
+            "is wider than a phone": width > PHONE_PIXELS,
+            "has small letters": not letters or min(letters) < LEAST_LETTERS,
+            "has letters of paths": "<tspan" not in text and "<text" not in text,
+            "has no light background": "fill: #ffffff" not in background.attrib.get("style", "")
+            or corners != {0, width, height},
+            "clips": "clip" in text,
+        }.items()
+        if found
     ]
 
 
-def rows_of_gateware() -> list[dict]:
-    rates = {"bus_bits": 512, "clock_mhz": 250, "workers": 2, "results": "unicast"}
-    carried = {"bench": "line_rate", "payload_gbps": 96.0, "payload_out_gbps": 96.0}
-    skipped = {"bench": "zero_skip", "cycles": 100, "cycles_ideal": 90}
-    lines = [
-        {**carried, "traffic": traffic, "blocks": blocks}
-        for traffic in ("full", "port")
-        for blocks in ("1", "16")
-    ]
-    latencies = [
-        {"bench": "latency", "blocks": 1, "latency_cycles": 37},
-        {"bench": "latency", "blocks": 16, "latency_cycles": 97},
-    ]
-    skips = [
-        {**skipped, "density": 1, "overlap": "–", "cycles_of_dense": 1.0},
-        {**skipped, "density": 0.1, "overlap": "random", "cycles_of_dense": 0.1},
-    ]
-    return [{**rates, **row} for row in lines + latencies + skips]
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_is_small_and_readable_anywhere(name):
+    assert faults_of((FOLDER / f"{name}.svg").read_text(encoding="utf-8")) == []
 
 
-def rows_of_training() -> list[dict]:
-    wire = {"sent": 0.5, "least_sent": 0.4, "received": 0.8, "least_received": 0.7}
-    return [
-        {"bench": "accuracy", "data": "gradients", "workers": 2, "rms_ratio": 1.0},
-        {"bench": "accuracy", "data": "gradients", "workers": 8, "rms_ratio": 0.5},
-        {"bench": "wire_bytes", "workers": 4, "density": 0.1, **wire},
-        {"bench": "wire_bytes", "workers": 4, "density": 1, **wire},
+def test_a_plot_that_is_not_readable_is_seen():
+    good = (FOLDER / "where_it_wins.svg").read_text(encoding="utf-8")
+    for word, other, fault in (
+        ("font-size: 9px", "font-size: 6px", "has small letters"),
+        ('viewBox="0 0 374.4 ', 'viewBox="0 0 648 ', "is wider than a phone"),
+        ("fill: #ffffff", "fill: none", "has no light background"),
+        ("<title>Where", "<title></title><title>Where", "has no title"),
+        ("</svg>", " " * MOST_BYTES + "</svg>", "is too large"),
+    ):
+        assert word in good
+        assert fault in faults_of(good.replace(word, other))
+
+
+def boxes_of(figure) -> dict[str, Box]:
+    """Return where each text of a figure is, in its pixels, without the lines that lead to it."""
+    figure.savefig(io.BytesIO(), format="svg")
+    renderer = figure._get_renderer()
+    texts = [each for each in figure.findobj(matplotlib.text.Text) if each.get_visible()]
+    return {
+        f"{at}: {each.get_text()}": matplotlib.text.Text.get_window_extent(each, renderer).extents
+        for at, each in enumerate(texts)
+        if each.get_text().strip()
+    }
+
+
+def overlapping(figure) -> list[str]:
+    """Return texts that cover one another, or leave the page."""
+    boxes = boxes_of(figure)
+    width, height = figure.bbox.width, figure.bbox.height
+    outside = [
+        name for name, (a, b, c, d) in boxes.items() if a < 0 or b < 0 or c > width or d > height
     ]
+    covered = [
+        f"{one} / {other}"
+        for (one, a), (other, b) in combinations(boxes.items(), 2)
+        if min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 2
+    ]
+    return outside + covered
 
 
-def rows_of_schemes() -> list[dict]:
-    losses = [4.0 / step for step in range(1, 41)]
-    about = {"bench": "convergence", "seed": 1, "steps": 40, "failed": "", "losses": losses}
-    return [
-        {**about, "task": task, "scheme": scheme, "held_out": [[0, 4.0], [40, end]], **sent}
-        for task in ("digits", "lstm", "bag_dense")
-        for scheme, end, sent in (
-            ("", 1.0, {}),
-            ("float32", 1.0, {"sent_bytes": 4e6}),
-            ("gtopk:density=0.01", 1.2, {"sent_bytes": 1e5}),
+@pytest.mark.parametrize("name", PLOTS)
+def test_no_text_covers_another_or_leaves_the_page(name):
+    with style.sheet():
+        assert overlapping(PLOTS[name](documents())) == []
+
+
+def test_texts_that_cover_one_another_are_seen():
+    with style.sheet():
+        figure, axes = style.page("A title", "four hosts", 2.0)
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.5, 0.5, "one label")
+        assert overlapping(figure) == []
+        axes.text(0.52, 0.5, "another label")
+        axes.text(0.95, 0.2, "a label that leaves the page").set_in_layout(False)
+        assert len(overlapping(figure)) == 2
+
+
+def test_labels_at_ends_stay_apart_and_in_the_axes():
+    with style.sheet():
+        figure, axes = style.page("A title", "four hosts", 2.5)
+        axes.set(xlim=(0, 2), ylim=(0, 1), xticks=[], yticks=[])
+        style.end_labels(axes, [(1, 0.5 + at / 1000, f"curve {at}", "black") for at in range(7)])
+        assert overlapping(figure) == []
+        heights = [box[1] for name, box in boxes_of(figure).items() if "curve" in name]
+        assert heights == sorted(heights)
+
+
+def test_the_chart_of_wins_and_losses_has_the_documents_figures():
+    pages = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"<text ([^>]*)>([^<]*)</text>", (FOLDER / "where_it_wins.svg").read_text())
+    titles = [text for _, text in drawn]
+    # The axis has ratios too, in other letters.
+    shown = [text for look, text in drawn if text.endswith("×") and "font-weight: 700" in look]
+    cases = [case for group in CASES.values() for case in group]
+    for case in cases:
+        table = pages.partition(f"<!-- {case.table} -->\n")[2].partition("<!-- end")[0]
+        (line,) = (
+            row for row in table.splitlines() if row.startswith(f"| {case.what} | {case.other} |")
         )
+        at = [cell.strip("| ") for cell in table.splitlines()[0].split(" | ")].index(
+            "times as fast"
+        )
+        ratio = float(line.strip("| ").split(" | ")[at])
+        assert (f"{ratio:.3g}×" if ratio >= 1 else f"{ratio:.2f}×") in shown
+        assert case.title in titles
+    # Both sides are there, and nothing that no table says.
+    assert len(shown) == len(cases)
+    assert sum(1 for text in shown if float(text[:-1]) < 1) >= 5
+
+
+def test_cells_are_read_as_they_are_written():
+    assert milliseconds("37.0 µs") == pytest.approx(0.037)
+    assert milliseconds("1439.1 ms") == pytest.approx(1439.1)
+    assert number("1,638,405") == 1_638_405
+    assert number("5.519 (5.5–5.534)") == pytest.approx(5.519)
+    with pytest.raises(ValueError, match="does not begin with a number"):
+        number("–")
+    with pytest.raises(KeyError, match="has no table"):
+        documents().table("benchmarks.md", "host figures: nothing")
+    titles = documents().table("benchmarks.md", "figures: zero_skip")[0]
+    assert {"of dense", "of dense 2"} <= set(titles)
+
+
+def test_the_command_draws_what_is_named(tmp_path: Path):
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "benchmarks.md").write_text((DOCS / "benchmarks.md").read_text())
+    assert main([str(tmp_path), "accuracy", "wire_bytes"]) == 0
+    assert sorted(path.stem for path in (tmp_path / "plots").iterdir()) == [
+        "accuracy",
+        "wire_bytes",
     ]
 
 
-ROWS = {
-    "ranks": rows_of_ranks,
-    "network": rows_of_network,
-    "gateware": rows_of_gateware,
-    "training": rows_of_training,
-    "schemes": rows_of_schemes,
-}
+def test_losses_are_kept_of_every_tenth_step(tmp_path: Path):
+    losses = [float(step) for step in range(1, 41)]
+    rows = [
+        {"bench": "convergence", "task": "digits", "scheme": scheme, "losses": losses}
+        for scheme in ("", "", "int8", "int8", "unknown")
+    ]
+    figures, path = tmp_path / "convergence.json", tmp_path / "losses.json"
+    figures.write_text(json.dumps({"schema": 1, "rows": rows}))
+    assert curves.main([str(figures), str(path)]) == 0
+    digits = json.loads(path.read_text())["digits"]
+    # The mean of steps 1 to 20, of 11 to 30 and of 21 to 40.
+    assert digits["losses"] == {"": [[10.5, 20.5, 30.5]] * 2, "int8": [[10.5, 20.5, 30.5]]}
+    assert (digits["first_step"], digits["every"]) == (20, 10)
+    assert json.loads((FOLDER / "losses.json").read_text()).keys() == {
+        "digits",
+        "lstm",
+        "bag_dense",
+    }
+
+
+def test_the_plot_of_the_command_has_its_legend_beside_its_axes(tmp_path: Path):
+    about = {"what": "all_reduce", "dtype": "float", "op": "sum", "ranks": 4, "density": 1}
+    times = {"afflux_s": 0.02, "gloo_s": 0.08, "floor_s": 0.01, "read_floor_s": 0.005}
+    rows = [{**times, **about, "engine": "shm", "bytes": size} for size in (1 << 10, 1 << 20)]
+    size_plot.draw(rows, tmp_path / "sizes.svg")
+    groups = {
+        group.attrib["id"]: box_of(group)
+        for group in ElementTree.fromstring((tmp_path / "sizes.svg").read_text()).iter()
+        if re.fullmatch(r"(legend|axes)_\d+", group.attrib.get("id", ""))
+    }
+    legend = groups.pop("legend_1")
+    assert len(groups) == 2
+    assert all(legend[0] >= box[2] for box in groups.values())
 
 
 def box_of(group: ElementTree.Element) -> Box:
@@ -114,63 +236,3 @@ def box_of(group: ElementTree.Element) -> Box:
     path = next(each for each in group.iter() if each.tag.endswith("}path"))
     points = [float(word) for word in re.findall(r"-?[\d.]+", path.attrib["d"])]
     return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
-
-
-def overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def covered_axes(text: str) -> list[str]:
-    """Return the axes over which a legend lies, in an SVG that matplotlib has drawn."""
-    boxes = {
-        group.attrib["id"]: box_of(group)
-        for group in ElementTree.fromstring(text).iter()
-        if re.fullmatch(r"(legend|axes)_\d+", group.attrib.get("id", ""))
-    }
-    legends = [box for name, box in boxes.items() if name.startswith("legend")]
-    axes = {name: box for name, box in boxes.items() if name.startswith("axes")}
-    assert legends
-    assert axes
-    return [name for name, box in axes.items() if any(overlap(each, box) for each in legends)]
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_no_legend_covers_data_and_equal_figures_give_equal_files(suite, tmp_path):
-    figures = tmp_path / "figures.json"
-    figures.write_text(json.dumps({"schema": 1, "rows": ROWS[suite]()}))
-    for folder in ("one", "two"):
-        assert SUITES[suite].main([str(figures), str(tmp_path / folder)]) == 0
-    names = {path.stem for path in (tmp_path / "one").iterdir()}
-    assert names == set(SUITES[suite].PLOTS)
-    for name in names:
-        drawn = (tmp_path / "one" / f"{name}.svg").read_bytes()
-        assert drawn == (tmp_path / "two" / f"{name}.svg").read_bytes()
-        assert covered_axes(drawn.decode()) == []
-
-
-def test_the_plot_of_the_command_has_its_legend_beside_its_axes(tmp_path: Path):
-    about = {
-        "what": "all_reduce",
-        "dtype": "float",
-        "op": "sum",
-        "ranks": 4,
-        "density": 1,
-        "engine": "shm",
-    }
-    rows = [{**TIMES, **about, "bytes": size} for size in (1 << 10, 1 << 20)]
-    size_plot.draw(rows, tmp_path / "sizes.svg")
-    assert covered_axes((tmp_path / "sizes.svg").read_text()) == []
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_no_legend_of_the_documents_covers_data(name):
-    assert covered_axes((ROOT / "docs" / "plots" / f"{name}.svg").read_text()) == []
-
-
-def test_a_legend_within_the_axes_is_seen(tmp_path: Path):
-    def draw(axes, _rows):
-        axes.plot([1, 2, 3], label="data")
-        axes.legend()
-
-    draw_plots({"planted": ("none", draw)}, [], tmp_path)
-    assert covered_axes((tmp_path / "planted.svg").read_text()) == ["axes_1"]

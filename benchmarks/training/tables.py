@@ -1,0 +1,88 @@
+"""Tables of the engine in a training loop, of errors, and of bytes on the wire.
+
+`python -m benchmarks.training.tables build/bench/engine.json docs/benchmarks.md` renews the text
+between `<!-- training figures: NAME -->` and `<!-- end figures -->` there.
+"""
+
+import sys
+from collections.abc import Iterator
+
+from afflux.commands.bench.registry import Row
+from benchmarks.report import document
+from benchmarks.training import accuracy, loop, wire_bytes
+
+__all__ = ["TABLES", "main"]
+
+_ENGINES = {"rtl": "rtl, 512 bits", "soft": "soft", "gloo": "Gloo"}
+
+_DATA = {
+    "gradients": "gradients of the digits model",
+    "gaussian": "Gaussian",
+    "log-normal, sigma 3": "log-normal, σ = 3",
+    "one outlier a block": "one huge outlier in each block",
+}
+
+
+def _loop(rows: list[Row]) -> str:
+    header = ["engine", "tensor", "time", "per worker", "engine cycles", "cycles/s"]
+    return document.markdown(
+        [*header, "wrong elements"],
+        [
+            [
+                _ENGINES[row["engine"]],
+                f"{row['bytes'] / 1e6:g} MB",
+                f"{row['seconds']:.3f} s",
+                f"{row['bytes'] / row['seconds'] / 1e6:.3g} MB/s",
+                # Only a simulated engine counts cycles.
+                f"{row['cycles'] / 1e3:,.0f} k" if row.get("cycles") else "",
+                f"{row['cycles_per_s'] / 1e6:.2f} M" if row.get("cycles") else "",
+                str(row["wrong"]),
+            ]
+            for row in rows
+            if row["bench"] == loop.NAME
+        ],
+    )
+
+
+def _accuracy(rows: list[Row]) -> str:
+    header = ["data", "workers", "RMS ratio", "largest-error ratio", "no worse"]
+    return document.markdown([*header, "RMS ratio, smaller half"], _errors(rows))
+
+
+def _errors(rows: list[Row]) -> Iterator[list[str]]:
+    for name, title in _DATA.items():
+        of_data = [row for row in rows if (row["bench"], row.get("data")) == (accuracy.NAME, name)]
+        for at, row in enumerate(of_data):
+            smaller = row["rms_ratio_smaller_half"]
+            yield [
+                "" if at else title,
+                str(row["workers"]),
+                f"{row['rms_ratio']:.2f}",
+                f"{row['max_ratio']:.2f}",
+                f"{100 * row['share_no_worse']:.0f} %",
+                f"{smaller:.2f}" if smaller < 100 else f"{smaller:,.0f}",
+            ]
+
+
+def _wire_bytes(rows: list[Row]) -> str:
+    names = ["sent", "received", "least_sent", "least_received"]
+    return document.markdown(
+        ["workers", "density", *(name.replace("_", " ") for name in names)],
+        [
+            [str(row["workers"]), f"{row['density']:g}", *(f"{row[name]:.3f}" for name in names)]
+            for row in rows
+            if row["bench"] == wire_bytes.NAME
+        ],
+    )
+
+
+TABLES: document.Tables = {"loop": _loop, "accuracy": _accuracy, "wire_bytes": _wire_bytes}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew the tables of the document that the second argument names."""
+    return document.renew("training figures", TABLES, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The plots of the documents, drawn from the tables of the documents."""

@@ -1,0 +1,52 @@
+"""The tables of `make bench`: what a line says, and that the document has a place for each."""
+
+import re
+
+from benchmarks.report import document
+from benchmarks.training.tables import TABLES
+from tests.support.checkout import ROOT
+
+LOOP = {"bench": "loop", "bytes": 4_000_000, "seconds": 0.5, "wrong": 0}
+ERRORS = {"rms_ratio": 1.0, "max_ratio": 0.6, "share_no_worse": 0.95}
+SENT = {"sent": 0.444, "received": 0.909, "least_sent": 0.407, "least_received": 0.871}
+ROWS = [
+    {**LOOP, "engine": "rtl", "cycles": 289_000, "cycles_per_s": 578_000.0},
+    {**LOOP, "engine": "gloo", "cycles": 0},
+    *(
+        {
+            "bench": "accuracy",
+            "data": "gaussian",
+            "workers": n,
+            "rms_ratio_smaller_half": r,
+            **ERRORS,
+        }
+        for n, r in ((2, 1.237), (4, 55_000.4))
+    ),
+    {"bench": "wire_bytes", "workers": 4, "density": 0.4, **SENT},
+]
+LINES = {
+    "loop": [
+        "| rtl, 512 bits | 4 MB | 0.500 s | 8 MB/s | 289 k | 0.58 M | 0 |",
+        "| Gloo | 4 MB | 0.500 s | 8 MB/s |  |  | 0 |",
+    ],
+    "accuracy": [
+        "| Gaussian | 2 | 1.00 | 0.60 | 95 % | 1.24 |",
+        "|  | 4 | 1.00 | 0.60 | 95 % | 55,000 |",
+    ],
+    "wire_bytes": ["| 4 | 0.4 | 0.444 | 0.909 | 0.407 | 0.871 |"],
+}
+
+
+def test_a_table_has_a_line_for_each_row():
+    for name, lines in LINES.items():
+        assert TABLES[name](ROWS).splitlines()[2:] == lines
+
+
+def test_the_document_has_a_place_with_these_columns_for_each_table():
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"<!-- training figures: (\w+) -->", page)) == sorted(TABLES)
+    renewed = document.render(page, "training figures", TABLES, ROWS)
+    for name, table in TABLES.items():
+        header = table([]).splitlines()[0]
+        assert f"<!-- training figures: {name} -->\n{header}\n" in page
+        assert "\n".join(LINES[name]) in renewed
