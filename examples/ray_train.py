@@ -16,6 +16,7 @@ from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
 
 import afflux
+from afflux.registration import register
 
 
 def train() -> None:
@@ -41,7 +42,7 @@ def train() -> None:
 
 if __name__ == "__main__":
     # Workers make the group before they import this script: the hook registers the backend there.
-    ray.init(num_cpus=2, runtime_env={"worker_process_setup_hook": "afflux.registration.register"})
+    ray.init(num_cpus=2, runtime_env={"worker_process_setup_hook": register})
     trainer = TorchTrainer(
         train,
         torch_config=TorchConfig(backend="afflux"),
