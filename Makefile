@@ -54,7 +54,7 @@ NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name '*.h' -o
 # What cpp_headers.py writes is not formatted by hand either.
 FORMATTED := $(filter-out drivers/native/contract/%, \
 	$(filter %pp %.h, $(NATIVE_SOURCES) $(ADAPTER_SOURCES)))
-ROOTS := hdl drivers sim host benchmarks docs
+ROOTS := hdl drivers sim host benchmarks docs examples
 
 .PHONY: help
 help: ## show this list

@@ -76,7 +76,7 @@ def register(
         try:
             made = scheme(text, ddp.process_group)
         except ValueError as error:
-            raise SettingsError(f"AFFLUX_SCHEME: {error}") from None
+            raise SettingsError(f"AFFLUX_SCHEME: {error}") from error.__cause__
     elif isinstance(chosen, Scheme):
         made = chosen
         made.group = _same_ranks(made.group, ddp.process_group)

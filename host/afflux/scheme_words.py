@@ -4,6 +4,10 @@ A scheme is its parts, joined by "+": a compressor, or a selector and a compress
 and additions to the scheme. Each part is a word, with options behind a colon:
 
     gtopk:density=0.001 + momentum:factor=0.9 + warmup:densities=0.25/0.0625,steps=100
+
+Other packages add words of their own by the entry-point group `afflux.schemes`: the name is the
+word, and the object a function or class that returns a compressor or a selector. Its parameters are
+the options; they are annotated bool, int, float, str or list[float].
 """
 
 import inspect
@@ -21,6 +25,7 @@ from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
+from afflux.schemes import entry_points
 from afflux.schemes.compressor import Compressor, Selector
 from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
@@ -53,10 +58,11 @@ def _warm_up(densities: list[float], steps: int) -> dict[str, Any]:
     return {"warm_up": densities, "warm_up_steps": steps}
 
 
-_KINDS = {
+_KINDS: dict[Any, str] = {
     bool: "on or off",
     int: "an integer",
     float: "a number",
+    str: "a word",
     list[float]: "numbers with / between them",
 }
 
@@ -87,37 +93,45 @@ def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
     selector: Selector | None = None
     compressor: Compressor | None = None
     besides: dict[str, Any] = {}
-    for part in text.lower().replace(" ", "").split("+"):
-        word, _, options = part.partition(":")
-        if word in SELECTORS:
-            if selector is not None or compressor is not None:
-                raise ValueError(f"scheme {text!r}: {word} selects elements, and must be first")
-            selector = _made(text, word, SELECTORS[word], options)
-        elif word in COMPRESSORS:
-            if compressor is not None:
-                raise ValueError(f"scheme {text!r}: {word} and {compressor.word} are two forms")
-            compressor = _made(text, word, COMPRESSORS[word], options)
-        elif word in _BESIDES:
-            more = _made(text, word, _BESIDES[word], options)
-            if besides.keys() & more.keys():
-                raise ValueError(f"scheme {text!r}: {word} stands twice")
-            besides |= more
-        elif word in _ELSEWHERE:
-            raise ValueError(f"scheme {text!r}: {word} is not one of Afflux's: {_ELSEWHERE[word]}")
-        else:
-            known = ", ".join([*SELECTORS, *COMPRESSORS, *_BESIDES])
-            raise ValueError(f"scheme {text!r}: there is no {word!r}; known are {known}")
     try:
+        for part in text.lower().replace(" ", "").split("+"):
+            word, _, options = part.partition(":")
+            made = _made(word, _maker(word), options)
+            if isinstance(made, Selector):
+                if selector is not None or compressor is not None:
+                    raise ValueError(f"{word} selects elements, and must be first")
+                selector = made
+            elif isinstance(made, Compressor):
+                if compressor is not None:
+                    raise ValueError(f"{word} and {compressor.word} are two forms")
+                compressor = made
+            elif besides.keys() & made.keys():
+                raise ValueError(f"{word} stands twice")
+            else:
+                besides |= made
         if selector is not None:
             compressor = Selected(selector, compressor or Whole())
         elif compressor is None:
             raise ValueError("no part says what is summed")
         return Scheme(compressor, group=group, **besides)
     except ValueError as error:
-        raise ValueError(f"scheme {text!r}: {error}") from None
+        # That of a module which cannot be loaded, if there is one, is for its author to see.
+        raise ValueError(f"scheme {text!r}: {error}") from error.__cause__
 
 
-def _made(text: str, word: str, make: Callable[..., Any], options: str) -> Any:
+def _maker(word: str) -> Callable[..., Any]:
+    """Return what makes the part of a scheme that a word stands for."""
+    own: dict[str, Callable[..., Any]] = {**SELECTORS, **COMPRESSORS, **_BESIDES}
+    found = entry_points.find(word, taken=word in own) or own.get(word)
+    if found is not None:
+        return found
+    if word in _ELSEWHERE:
+        raise ValueError(f"{word} is not one of Afflux's: {_ELSEWHERE[word]}")
+    others = [f"{name} (of {origin})" for name, origin in entry_points.words().items()]
+    raise ValueError(f"there is no {word!r}; known are {', '.join([*own, *sorted(others)])}")
+
+
+def _made(word: str, make: Callable[..., Any], options: str) -> Any:
     """Call what a word stands for with its options, whose types its signature has."""
     parameters = inspect.signature(make, eval_str=True).parameters
     values: dict[str, Any] = {}
@@ -125,25 +139,32 @@ def _made(text: str, word: str, make: Callable[..., Any], options: str) -> Any:
         name, _, value = option.partition("=")
         if name not in parameters:
             known = ", ".join(parameters) or "none"
-            raise ValueError(f"scheme {text!r}: {word} has no option {name!r}; it has {known}")
+            raise ValueError(f"{word} has no option {name!r}; it has {known}")
         if name in values:
-            raise ValueError(f"scheme {text!r}: {word} has {name} twice")
+            raise ValueError(f"{word} has {name} twice")
+        kind = parameters[name].annotation
+        if kind not in _KINDS:
+            raise ValueError(
+                f"{word} must annotate its option {name} as bool, int, float, str or list[float]"
+            )
         try:
-            values[name] = _parsed(value, parameters[name].annotation)
+            values[name] = _parsed(value, kind)
         except ValueError:
-            kind = _KINDS[parameters[name].annotation]
-            raise ValueError(f"scheme {text!r}: {word}:{name}={value!r} must be {kind}") from None
+            raise ValueError(f"{word}:{name}={value!r} must be {_KINDS[kind]}") from None
     lacking = [
         name
         for name, each in parameters.items()
         if each.default is inspect.Parameter.empty and name not in values
     ]
     if lacking:
-        raise ValueError(f"scheme {text!r}: {word} lacks {', '.join(lacking)}")
+        raise ValueError(f"{word} lacks {', '.join(lacking)}")
     try:
-        return make(**values)
+        made = make(**values)
     except ValueError as error:
-        raise ValueError(f"scheme {text!r}: {word}: {error}") from None
+        raise ValueError(f"{word}: {error}") from None
+    if not isinstance(made, (Selector, Compressor)) and word not in _BESIDES:
+        raise ValueError(f"{word} makes {made!r}, which is neither a Compressor nor a Selector")
+    return made
 
 
 def _parsed(value: str, kind: Any) -> Any:

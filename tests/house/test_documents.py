@@ -5,9 +5,14 @@ from pathlib import Path
 
 from docs.generate.source_tree import ROOT, python_modules
 
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-PATH = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+)`")
-FILE = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+\.\w+)`")
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+FOLDERS = "(?:hdl|sim|drivers|host|benchmarks|examples|tests|docs|tools)"
+PATH = re.compile(rf"`({FOLDERS}/[\w./-]+)`")
+FILE = re.compile(rf"`({FOLDERS}/[\w./-]+\.\w+)`")
 COMMAND = re.compile(r"python(?:3)? -m ((?:afflux|benchmarks|docs|tests)[\w.]*)")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
