@@ -1,0 +1,91 @@
+"""The script and the commands of the README do what it shows."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+from tests.support.host.network import network
+
+LIMIT_S = 90
+
+
+def blocks(language: str) -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    # Every other fence closes a block.
+    pieces = re.split(r"^```(\w*)\n", text, flags=re.MULTILINE)[1:]
+    return [body for kind, body in zip(pieces[::4], pieces[1::4], strict=True) if kind == language]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the README's script in it."""
+    [script] = blocks("python")
+    (tmp_path / "first_sum.py").write_text(script, encoding="utf-8")
+    return tmp_path
+
+
+def variables() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("AFFLUX_")}
+    cache = {name: os.environ[name] for name in ("AFFLUX_CACHE",) if name in os.environ}
+    return {**kept, **cache, "PATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def test_the_first_sums_print_what_is_shown(folder):
+    [session] = [each for each in blocks("") if each.startswith("$ torchrun")]
+    for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        done = subprocess.run(
+            ["sh", "-c", command],
+            check=True,
+            cwd=folder,
+            env=variables(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert sorted(done.stdout.splitlines()) == sorted(shown.splitlines())
+
+
+def test_two_hosts_sum_by_the_commands_shown(folder):
+    [session] = [each for each in blocks("") if "host-b$" in each]
+    lines = session.replace("\\\n", " ").splitlines()
+    with network(hosts=2, aggregators=0) as made, contextlib.ExitStack() as stack:
+        a, b = made.hosts
+        running = []
+        for line in lines:
+            host, command = re.fullmatch(r"host-(\w)\$ (.*?)( &)?", line).group(1, 2)
+            process = (a if host == "a" else b).popen(
+                "sh",
+                "-c",
+                # A host's namespaces have a working directory of their own.
+                f"cd {folder} && {command.replace('host-a', a.name)}",
+                env=variables(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            stack.callback(end, process)
+            if line.endswith("&"):
+                assert "udp://" in process.stdout.readline()
+            elif "torchrun" in command:
+                running.append(process)
+            else:
+                assert process.wait(LIMIT_S) == 0
+        said = [process.communicate(timeout=LIMIT_S) for process in running]
+    assert [out for out, _ in said] == ["rank 0: 3.0, by soft\n", "rank 1: 3.0, by soft\n"], said
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a process that the test has started, and its children."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=LIMIT_S)
