@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from afflux.commands.bench import contenders
-from afflux.commands.bench.collectives import COLLECTIVES, prepare
+from afflux.commands.bench.catalogue import COLLECTIVES
+from afflux.commands.bench.collectives import prepare
 from afflux.commands.bench.expected import wrong_elements
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.mpi_launch import launched_by_mpi

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _coalescing_manager
 
 from afflux.commands.bench import contenders
-from afflux.commands.bench.collectives import COLLECTIVES, Trial, prepare
+from afflux.commands.bench.catalogue import COLLECTIVES
+from afflux.commands.bench.collectives import Trial, prepare
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.comparison import compare

@@ -23,7 +23,7 @@ import afflux
 from afflux.commands.bench.alternate import Entry, Plan, alternate
 from afflux.commands.bench.registry import Row
 from afflux.group.call.collectives import Asked
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from afflux.torchrun import end_with_parent, run_module
 
 __all__ = ["main", "measure_step"]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from benchmarks.report.control import Control
 
 __all__ = ["BACKENDS", "Session", "new_group"]

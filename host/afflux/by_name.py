@@ -16,7 +16,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.torch_version import __version__ as torch_version
 
-from afflux.statistics import find_group
+from afflux.group_statistics import find_group
 
 __all__ = ["serve_by_name", "serve_modules_by_name"]
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from afflux.group_statistics import group_of
 from afflux.observe.dump_file import write_dump
 from afflux.observe.flight_recorder import process_recorder
 from afflux.observe.hooks import AbortHook, CallHook, HookHandle
-from afflux.statistics import group_of
 
 __all__ = ["dump_flight_record", "monitored_barrier", "register_hook"]
 

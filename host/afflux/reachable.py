@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from afflux_hdl.contract import wire
 
 __all__ = ["ReachableGradients", "empty", "reachable_gradients"]

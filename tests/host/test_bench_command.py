@@ -16,7 +16,8 @@ import torch
 
 from afflux.commands import cli
 from afflux.commands.bench import command, mpi_launch, nccl_format
-from afflux.commands.bench.collectives import COLLECTIVES, prepare, result_inputs
+from afflux.commands.bench.catalogue import COLLECTIVES
+from afflux.commands.bench.collectives import prepare, result_inputs
 from afflux.commands.bench.cpu_time import CpuTimer
 from afflux.commands.bench.expected import wrong_elements
 from afflux.commands.bench.inputs import BLOCK, DTYPES, PIECE, Inputs

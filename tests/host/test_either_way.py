@@ -11,7 +11,7 @@ import afflux
 from afflux.group.autotune import calibration
 from afflux.group.autotune.path_history import Way
 from afflux.group.autotune.rates import Rates
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
 

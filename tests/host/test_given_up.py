@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}

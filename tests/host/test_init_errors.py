@@ -122,7 +122,7 @@ def test_engine_that_does_not_start():
     ("bad", "says"),
     [
         ("AFFLUX_SLOTS=0", "AFFLUX_SLOTS='0': must be an integer from 1 to 512"),
-        ("AFFLUX_AGGREGATOR=tcp://x", "AFFLUX_AGGREGATOR='tcp://x': unknown scheme; expected auto"),
+        ("AFFLUX_AGGREGATOR=tcp://x", "unknown scheme 'tcp'; did you mean udp://x?"),
     ],
 )
 @pytest.mark.parametrize("one", [0, 1])

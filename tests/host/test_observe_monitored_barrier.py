@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.group.reducers.monitored_barrier import monitored_barrier
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from afflux_drivers.errors import RanksMissing
 from tests.support.host.ranks import run_ranks, values
 

@@ -11,7 +11,7 @@ from afflux.adapters import native
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.options import settings_for
 from afflux.group.settings.variables import Settings, SettingsError
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 
 
@@ -33,7 +33,7 @@ def test_given_values_count_instead_of_the_environment(monkeypatch):
         ({"lanes": 2.5}, TypeError, "afflux.Options(lanes=2.5): must be an integer, not float"),
         ({"aggregator": 5}, TypeError, "afflux.Options(aggregator=5): must be a text, not int"),
         ({"close_timeout_s": True}, TypeError, "must be a number, not bool"),
-        ({"aggregator": "tcp://h"}, SettingsError, "unknown scheme; expected auto, shm://"),
+        ({"aggregator": "tcp://h"}, SettingsError, "unknown scheme 'tcp'; did you mean udp://h?"),
     ],
 )
 def test_wrong_values_are_named(values, error, says):

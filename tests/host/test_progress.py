@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from afflux.group.call.description import Call, KnownCall
 from afflux.group.call.errors import GroupClosed
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.ranks import run_ranks, values
 
 SHARED = {"AFFLUX_AGGREGATOR": "shm://"}

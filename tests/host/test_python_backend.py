@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.torch_version import __version__ as torch_version
 
 import afflux
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 
 pytestmark = pytest.mark.skipif(torch_version < "2.14", reason="not in this version of torch")

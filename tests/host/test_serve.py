@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from afflux.commands import cli, serve
+from afflux_drivers.aggregator.drop_log import DropLog
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
-from afflux_hdl.contract import wire
+from afflux_hdl.contract import registers, wire
 from tests.scenarios.shipped_builds import SHIPPED, SOFTWARE, build_of
 from tests.support.drivers.ranks import Ranks
 from tests.support.host.aggregators import closed_port
@@ -161,7 +162,7 @@ def test_waves_that_cannot_be_are_named(words, wanted):
 
 def test_without_an_engine_each_has_its_line(capsys):
     assert cli.main(["serve"]) == 2
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     engines = lines[lines.index("  ENGINE") + 1 :]
     assert [line.split()[0] for line in engines] == ["soft", "rtl", "node", "board", "device"]
     assert all(len(line.split()) > 2 for line in engines)
@@ -225,7 +226,7 @@ def test_missing_packages_are_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "afflux_sim.rtl.verilated", None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert serve.main(["rtl", "--port", "0"]) == 1
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert said.startswith("afflux: cannot serve: ")
     assert "pip install 'afflux[rtl]'" in said
 
@@ -236,3 +237,57 @@ def test_missing_packages_are_named(monkeypatch, capsys):
 )
 def test_sizes_are_those_that_tests_fill_to_their_edges(engine, filled):
     assert serve.SIZES[engine] == filled
+
+
+def test_the_log_says_what_comes_and_goes_and_what_is_dropped():
+    process, line = start("--port", "0")
+    port = int(READY.fullmatch(line)[2])
+    lease = create_job(("127.0.0.1", port), 2, 4, 8, 5.0)
+    lease.close()
+    # Not closed: its process just ends.
+    program = (
+        "import os, sys; from afflux_drivers.control.client import create_job; "
+        "lease = create_job(('127.0.0.1', int(sys.argv[1])), 3, 4, 8, 5.0); os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(port)], check=False, timeout=20)
+    said = [process.stderr.readline() for _ in range(5)]
+    process.send_signal(signal.SIGTERM)
+    said.append(process.stderr.readline())
+    assert finish(process) == 0
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} "
+    for line, wanted in zip(
+        said,
+        (
+            r"INFO job 0 of peer 127\.0\.0\.1 begins: 2 workers, 4 lanes, 8 slots",
+            r"INFO job 0 of peer 127\.0\.0\.1 is over",
+            r"INFO job 0 of peer 127\.0\.0\.1 begins: 3 workers, 4 lanes, 8 slots",
+            r"WARNING peer 127\.0\.0\.1 has ended without closing job 0: its rank 0 has died",
+            r"INFO job 0 of peer 127\.0\.0\.1 is over",
+            r"INFO the aggregator has ended: SIGTERM has come",
+        ),
+        strict=True,
+    ):
+        assert re.match(when + wanted, line), line
+
+
+def test_drops_are_logged_by_cause_and_not_too_often(caplog):
+    counts = dict.fromkeys((each.name for each in registers.COUNTERS), 0)
+
+    class Counting:
+        def read(self, address):
+            name = next(
+                (name for name in counts if registers.counter_address(name) == address), None
+            )
+            return 0 if name is None else counts[name]
+
+    drops = DropLog(Counting())
+    drops.look(100.0)
+    counts |= {"bad_key": 3, "receive_overflow": 2, "duplicates": 7}
+    drops.look(105.0)
+    assert caplog.messages == []
+    drops.look(110.0)
+    drops.look(125.0)
+    (said,) = caplog.messages
+    assert "3 bad_key (key is not the job's)" in said
+    assert "2 receive_overflow" in said
+    assert "duplicates" not in said

@@ -21,7 +21,7 @@ from afflux.group.settings.membership import Membership
 from afflux.group.settings.variables import Settings
 from afflux.group.store.bounded import Asker, BoundedStore, StoreSilent
 from afflux.group.store.exchange import Exchange, RendezvousError
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 
 # Where each of these waits has a limit of two or three seconds.

@@ -22,7 +22,7 @@ import torch.distributed as dist
 import afflux
 from afflux.group.forming import host_memory, rendezvous
 from afflux.group.reducers import host_worker
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from afflux_hdl.contract import wire
 from tests.support.host.aggregators import aggregator
 from tests.support.host.network import network

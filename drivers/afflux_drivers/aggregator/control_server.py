@@ -1,6 +1,7 @@
 """The control channel's end at the aggregator: TCP connections and what limits them."""
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
@@ -10,11 +11,14 @@ from collections import deque
 from afflux_drivers.addresses import named
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.conversation import Client, Conversation
+from afflux_drivers.aggregator.drop_log import DropLog
 from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.aggregator.peers import Peer, Peers, may_take
 from afflux_drivers.aggregator.requests import RequestHandler
 
 __all__ = ["BACKLOG", "ControlServer"]
+
+_log = logging.getLogger("afflux")
 
 _LINE_BYTES = 4096
 _ANSWERS_BYTES = 1 << 16
@@ -103,6 +107,7 @@ class ControlServer:
         handler: Answers the requests.
         lock: Held while the engine is used.
         access: The clients that may ask, and how much.
+        drops: Reports the frames that the engine drops.
     """
 
     def __init__(
@@ -112,7 +117,9 @@ class ControlServer:
         handler: RequestHandler,
         lock: threading.Lock,
         access: Access,
+        drops: DropLog,
     ) -> None:
+        self._drops = drops
         self._listener, self._table, self._handler, self._lock = listener, table, handler, lock
         self._access = access
         self._peers = Peers(access.requests_per_s)
@@ -329,8 +336,15 @@ class ControlServer:
             self._selector.unregister(connection.client)
             connection.events = 0
         connection.client.close()
+        left = connection.talk.client.jobs
         with self._lock:
-            for job in connection.talk.client.jobs:
+            left = [job for job in left if self._table.find(job.number, job.key) is job]
+            if left and not self._stopping.is_set():
+                _log.warning(
+                    "peer %s has ended without closing job %s: its rank 0 has died, or its host "
+                    "is gone", connection.peer.name, ", ".join(str(job.number) for job in left),
+                )  # fmt: skip
+            for job in left:
                 self._table.end(job)
 
     def _drop_late(self) -> None:
@@ -344,6 +358,7 @@ class ControlServer:
         self._look_at = now + _LOOK_EVERY_S
         with self._lock:
             self._table.end_overdue(self._heard)
+            self._drops.look(now)
         # A byte now and then does not count as progress: only whole lines do.
         late = [each for each in self._strangers if each.since < now - self._access.prove_s]
         late += [

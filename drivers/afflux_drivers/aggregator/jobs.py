@@ -158,6 +158,11 @@ class JobTable:
             raise
         self._take(job)
         self._write_journal()
+        _log.info(
+            "job %d of peer %s begins: %d workers, %d lanes, %d slots%s",
+            job.number, job.peer or "unknown", job.workers, job.lanes, job.slots,
+            "" if parent is None else f", below {authority(parent.address, parent.port)}",
+        )  # fmt: skip
         return job
 
     def _left_for(self, peer: str, free_jobs: int) -> int:
@@ -327,6 +332,7 @@ class JobTable:
         self._commands.destroy(job.number)
         self._drop(job)
         self._write_journal()
+        _log.info("job %d of peer %s is over", job.number, job.peer or "unknown")
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.number]

@@ -8,23 +8,49 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import TextIO
 
 from afflux_drivers.addresses import authority
 from afflux_drivers.aggregator.board import BoardFailed
 from afflux_drivers.aggregator.server import AggregatorServer
 
-__all__ = ["serve_until_stopped"]
+__all__ = ["log_to_error_output", "serve_until_stopped"]
 
 _READY = "afflux: {engine} engine on udp://{authority}"
 """The line on standard output that reports where the aggregator listens."""
 
 _FAILED = "afflux: cannot serve: {error}"
-"""The line on standard output if the engine does not start."""
+"""The line on standard error if the engine does not start; with an owner, which reads what it has
+to know there, on standard output."""
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 _PR_SET_PDEATHSIG = 1
 
 _log = logging.getLogger("afflux")
+
+
+@contextlib.contextmanager
+def log_to_error_output(level: int | str) -> Iterator[None]:
+    """Write the log of this process to standard error meanwhile, with times and levels.
+
+    Args:
+        level: The least that is written, as Python's `logging` has it, in small letters or not.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    before = _log.level, _log.propagate
+    _log.addHandler(handler)
+    _log.propagate = False
+    _log.setLevel(level.upper() if isinstance(level, str) else level)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        _log.setLevel(before[0])
+        _log.propagate = before[1]
 
 
 def serve_until_stopped(
@@ -43,11 +69,14 @@ def serve_until_stopped(
     ready = threading.Event()
     stopped, stop = os.pipe()
 
-    def terminate(*_: object) -> None:
+    by: list[int] = []
+
+    def terminate(number: int, *_: object) -> None:
         # A second signal may interrupt this, as when the owner's end is noticed in two ways. So
         # this takes no lock, for which it would wait for ever, and ignores all further signals.
-        for number in ends:
-            signal.signal(number, signal.SIG_IGN)
+        for each in ends:
+            signal.signal(each, signal.SIG_IGN)
+        by.append(number)
         os.write(stop, b"x")
         # Building a simulated engine takes half a minute and has no other place to stop.
         if not ready.is_set():
@@ -69,18 +98,24 @@ def serve_until_stopped(
         except Exception as error:
             # It ends by itself now.
             ready.set()
-            _say(_FAILED.format(error=" ".join(str(error).split())))
+            said = _FAILED.format(error=" ".join(str(error).split()))
+            _say(said, sys.stdout if owner else sys.stderr)
             return 1
         thread = threading.Thread(target=_serve_forever, args=(server,), name="afflux-server")
         # From now on a signal is noticed below: there is a thread to be ended first.
         ready.set()
         thread.start()
-        _say(_READY.format(engine=server.engine_name, authority=authority(*server.address)))
+        _say(
+            _READY.format(engine=server.engine_name, authority=authority(*server.address)),
+            sys.stdout,
+        )
         asked = False
         while not asked and thread.is_alive():
             asked = bool(select.select([stopped], [], [], 0.5)[0])
         server.stop()
         thread.join()
+        cause = f"{signal.Signals(by[0]).name} has come" if by else "it has failed"
+        _log.log(logging.INFO if asked else logging.ERROR, "the aggregator has ended: %s", cause)
         return 0 if asked else 1
 
 
@@ -102,10 +137,10 @@ def _end_with_owner(owner: int, signalled: bool) -> None:
     threading.Thread(target=watch, name="afflux-owner", daemon=True).start()
 
 
-def _say(line: str) -> None:
+def _say(line: str, output: TextIO) -> None:
     # Nobody may read it, as below `| head -0`; the ranks need no words.
     with contextlib.suppress(OSError):
-        print(line, flush=True)
+        print(line, file=output, flush=True)
 
 
 def _serve_forever(server: AggregatorServer) -> None:

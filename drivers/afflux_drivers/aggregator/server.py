@@ -11,6 +11,7 @@ from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import BACKLOG, ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
+from afflux_drivers.aggregator.drop_log import DropLog
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.frame_path import FramePath
 from afflux_drivers.aggregator.job_journal import JobJournal
@@ -107,7 +108,7 @@ class AggregatorServer:
             listener.close()
             raise
         handler = RequestHandler(engine, table, port, self._path.wake, host)
-        self._control = ControlServer(listener, table, handler, self._lock, access)
+        self._control = ControlServer(listener, table, handler, self._lock, access, DropLog(engine))
         self._serving = False
 
     def _table(

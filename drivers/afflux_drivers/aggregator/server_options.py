@@ -10,7 +10,10 @@ from afflux_drivers.option_types import checked, whole
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
-__all__ = ["access_of", "server_options"]
+__all__ = ["LOG_LEVELS", "access_of", "server_options"]
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+"""The values of --log-level."""
 
 _PORT_MAX = (1 << 16) - 1
 _TTL_MAX = 255
@@ -84,6 +87,12 @@ def server_options() -> argparse.ArgumentParser:
         action="store_true",
         help="let workers join from another address while their job runs, as behind a router that "
         "translates addresses and forgets its translations",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        metavar="LEVEL",
+        help="least level of what goes to standard error: debug, info, warning or error (info)",
     )
     # For a program that starts it; see `serve_until_stopped`.
     parser.add_argument("--owner", type=int, help=argparse.SUPPRESS)

@@ -8,11 +8,13 @@ the interpreter may have made one access, or two. So two functions of our C++ do
 import mmap
 import os
 import threading
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from afflux_drivers import _native
 from afflux_drivers.device.errors import DeviceFailed
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["WINDOW_BYTES", "RegisterWindow", "open_file"]
 
@@ -48,6 +50,9 @@ class RegisterWindow:
         self._map = mmap.mmap(
             file, self._skipped + size, flags=mmap.MAP_SHARED, prot=protection, offset=start
         )
+        # Not at the top: commands that only show their options import this module, too.
+        import numpy as np
+
         self._octets: np.ndarray | None = np.frombuffer(self._map, np.uint8)
         # Nobody may unmap what another thread is about to touch: that would end the process.
         self._lock = threading.Lock()
@@ -81,7 +86,7 @@ class RegisterWindow:
             self._octets = None
             self._map.close()
 
-    def _place(self, address: int) -> tuple[np.ndarray, int]:
+    def _place(self, address: int) -> "tuple[np.ndarray, int]":
         if self._octets is None:
             raise DeviceFailed(f"{self._name} is closed")
         if not 0 <= address <= self._size - 4 or address % 4:

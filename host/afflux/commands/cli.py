@@ -1,16 +1,11 @@
 """The command `afflux`: aggregators, boards, measurements, and what this machine offers."""
 
-import argparse
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 
-from afflux.group.settings.aggregator_url import AggregatorUrl
-from afflux.group.settings.variables import Settings
-from afflux_drivers.control.client import read_counters
-from afflux_drivers.errors import AffluxError
-from afflux_drivers.option_types import seconds
+from afflux.commands.parser import build_parser
+from afflux.commands.serve_spelling import current
 
 __all__ = ["main"]
 
@@ -69,71 +64,15 @@ def _keep_standard_files() -> None:
 
 
 def _run(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="afflux", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", help="run an aggregator until SIGTERM or Ctrl-C")
-    counters = commands.add_parser("counters", help="print the counters of an aggregator")
-    counters.add_argument("url", help="udp://host[:port]")
-    counters.add_argument(
-        "--timeout",
-        type=seconds(3600),
-        default=5.0,
-        metavar="SECONDS",
-        help="for each answer (%(default)s)",
-    )
-    device = commands.add_parser("device", help="look at boards, and configure them")
-    flash_it = commands.add_parser("flash", help="load a bitstream into a board")
-    info = commands.add_parser("info", help="what this machine offers, and what would help")
-    bench = commands.add_parser("bench", help="time collectives, in the columns of nccl-tests")
-
-    # Their modules load what the other commands do not need.
     if words[:1] == ["serve"]:
-        from afflux.commands import serve, serve_spelling
-
-        return serve.main(serve_spelling.current(words[1:]))
-    if words[:1] == ["device"]:
-        from afflux.commands.device import command as device_command
-
-        device_command.add_arguments(device)
-        return device_command.run(parser.parse_args(words))
-    if words[:1] == ["flash"]:
-        from afflux.commands import flash
-
-        flash.add_arguments(flash_it)
-        return flash.run(parser.parse_args(words))
-    if words[:1] == ["info"]:
-        from afflux.commands.info import command as info_command
-
-        info_command.add_arguments(info)
-        return info_command.run(parser.parse_args(words))
-    if words[:1] == ["bench"]:
-        from afflux.commands.bench import command, options
-
-        options.add_arguments(bench)
-        return command.run(bench, parser.parse_args(words), words[1:])
-
-    return _print_counters(parser, parser.parse_args(words))
-
-
-def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    try:
-        url = AggregatorUrl.parse(arguments.url)
-    except ValueError as error:
-        parser.error(f"{arguments.url!r}: {error}")
-    if url.embedded:
-        parser.error(f"{arguments.url!r} is not a running aggregator; expected udp://host[:port]")
-    try:
-        found: Counter[str] = Counter()
-        secret = Settings.from_environment().control_secret()
-        for address in url.addresses:
-            found.update(read_counters(address, arguments.timeout, secret))
-    except (AffluxError, OSError) as error:
-        print(f"afflux: {error}", file=sys.stderr)
-        return 1
-    width = max(map(len, found), default=0)
-    for name, value in found.items():
-        print(f"{name:<{width}}  {value}")
-    return 0
+        words = ["serve", *current(words[1:])]
+    parser = build_parser(only=next((word for word in words if not word.startswith("-")), ""))
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        arguments.parser.error(arguments.about_unknown(unknown))
+    arguments.words = words[1:]
+    status: int = arguments.run(arguments)
+    return status
 
 
 if __name__ == "__main__":

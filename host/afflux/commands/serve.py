@@ -18,7 +18,7 @@ from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.job_commands import NoRoom
 from afflux_drivers.aggregator.job_journal import journal_of
-from afflux_drivers.aggregator.process import serve_until_stopped
+from afflux_drivers.aggregator.process import log_to_error_output, serve_until_stopped
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.aggregator.server_options import access_of, server_options
 from afflux_drivers.device.location import DeviceUrl
@@ -26,7 +26,7 @@ from afflux_drivers.option_types import checked, whole
 from afflux_drivers.registers import Registers
 from afflux_hdl.contract import wire
 
-__all__ = ["SIZES", "main"]
+__all__ = ["SIZES", "add_arguments", "main", "run"]
 
 _MOST = {"workers": wire.WORKERS_MAX, "lanes": wire.LANES_MAX}
 _IN_HARDWARE = {**_MOST, "jobs": 8, "slots": 512}
@@ -47,10 +47,18 @@ _log = logging.getLogger("afflux")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the script, or the command without its name; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="afflux serve", description="Run an aggregator until SIGTERM or Ctrl-C."
-    )
+    """Run the script, as `afflux serve` would, with options as they are spelt now."""
+    parser = argparse.ArgumentParser(prog="afflux serve")
+    parser.set_defaults(parser=parser)
+    add_arguments(parser)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        arguments.parser.error(arguments.about_unknown(unknown))
+    return run(arguments)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `afflux serve`."""
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", dest="engine")
     shared = server_options()
     for name, make, text in (
@@ -60,20 +68,26 @@ def main(words: Sequence[str] | None = None) -> int:
         ("board", _board, "a whole board, simulated from pins to pins"),
         ("device", _device, "a board, by the URL of its registers"),
     ):
-        engines.add_parser(
+        engine = engines.add_parser(
             name,
             help=text,
             usage=f"%(prog)s [options]{' URL' if name == 'device' else ''}",
             description=f"An aggregator: {text}.",
             parents=[_own_options(name), shared],
-        ).set_defaults(make=make)
-    arguments, unknown = parser.parse_known_args(words)
+        )
+        engine.set_defaults(make=make, parser=engine)
+    parser.set_defaults(run=run, about_unknown=lambda unknown: _about(unknown, engines.choices))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal; return the exit status."""
     if arguments.engine is None:
-        parser.print_help()
+        arguments.parser.print_help(sys.stderr)
         return 2
-    if unknown:
-        engines.choices[arguments.engine].error(_about(unknown, engines.choices))
-    return serve_until_stopped(_serving(arguments), arguments.owner, arguments.owner_signal)
+    # Ranks that start one for themselves want to hear only of trouble.
+    usual = logging.WARNING if arguments.owner else logging.INFO
+    with log_to_error_output(arguments.log_level or usual):
+        return serve_until_stopped(_serving(arguments), arguments.owner, arguments.owner_signal)
 
 
 def _about(unknown: Sequence[str], engines: dict[str, argparse.ArgumentParser]) -> str:

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
-from afflux.statistics import group_of
+from afflux.group_statistics import group_of
 from benchmarks.network.host import Host
 
 # A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of

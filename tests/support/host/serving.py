@@ -37,8 +37,9 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    return process, process.stdout.readline()
+    assert process.stdout is not None and process.stderr is not None
+    # One that cannot serve says so elsewhere.
+    return process, process.stdout.readline() or process.stderr.readline()
 
 
 def finish(process: subprocess.Popen[str]) -> int | str:

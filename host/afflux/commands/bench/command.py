@@ -22,14 +22,12 @@ from afflux.commands.bench.mpi_launch import (
     meet_through_mpi,
     mpi_missing,
 )
-from afflux.commands.bench.options import BenchOptions, read_options
+from afflux.commands.bench.options import TO_OUTPUT, BenchOptions, read_options
 from afflux.commands.bench.rank import join, measure
 from afflux.commands.bench.registry import SCHEMA, Row
 from afflux.torchrun import RanksFailed, run_module
 
 __all__ = ["failed", "run"]
-
-_MOST_RANKS = 64
 
 
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: list[str]) -> int:
@@ -44,7 +42,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         parser.error("--plot needs matplotlib: pip install 'afflux[plot]'")
     for path in (arguments.output_file, arguments.plot):
-        if path and not path.absolute().parent.is_dir():
+        if path and path != TO_OUTPUT and not path.absolute().parent.is_dir():
             parser.error(f"{path}: its folder does not exist")
     if launched_by_mpi() and "RANK" not in os.environ:
         try:
@@ -55,8 +53,6 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
     if under_launcher and arguments.ranks:
         parser.error(f"--ranks: this process is already one of {os.environ['WORLD_SIZE']} ranks")
     ranks = int(os.environ["WORLD_SIZE"]) if under_launcher else arguments.ranks or _default_ranks()
-    if not 1 <= ranks <= _MOST_RANKS:
-        parser.error(f"--ranks {ranks}: must be 1 to {_MOST_RANKS}")
     if "mpi" in options.compare and (missing := mpi_missing(ranks)):
         parser.error(missing)
     try:
@@ -76,7 +72,11 @@ def save(rows: list[Row], json_path: Path | None, plot_path: Path | None) -> Non
     """Write the files that were asked for."""
     if json_path:
         result = {"schema": SCHEMA, "machine": describe_machine(), "rows": rows}
-        json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(result, indent=1)
+        if json_path == TO_OUTPUT:
+            print(text)
+        else:
+            json_path.write_text(f"{text}\n", encoding="utf-8")
     if plot_path:
         size_plot.draw(rows, plot_path)
 

@@ -12,7 +12,6 @@ from afflux.commands.bench.mpi_launch import NotAvailable, mpi_missing
 
 __all__ = [
     "ALL_GATHER_SINGLE",
-    "COMPARED",
     "REDUCE_SCATTER_SINGLE",
     "Afflux",
     "Contender",
@@ -21,9 +20,6 @@ __all__ = [
     "add_one",
     "read_all",
 ]
-
-COMPARED = ("gloo", "mpi")
-"""The values of --compare."""
 
 _REDUCE_OPS = {
     "sum": dist.ReduceOp.SUM,

@@ -11,20 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from afflux.commands.bench.catalogue import TYPES
+
 __all__ = ["BLOCK", "DTYPES", "Inputs"]
 
 BLOCK = 64
 PIECE = 1 << 20
 """Elements that are made at once: what a check needs in memory beside the tensor."""
 
-DTYPES = {
-    "float": torch.float32,
-    "half": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-}
-"""The types that Afflux sums, by their names in nccl-tests; int64 only in shared memory."""
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, theirs) for name, theirs in TYPES.items()}
+"""The types that Afflux sums, by their names in nccl-tests."""
 
 # Exponent of the largest magnitude at the start, and the bits by which it may grow from there.
 _RANGE = {

@@ -2,13 +2,14 @@
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["describe_machine", "processor_name"]
+from afflux.commands.bench.processor import processor_name
+
+__all__ = ["describe_machine"]
 
 
 def describe_machine() -> dict[str, Any]:
@@ -22,17 +23,3 @@ def describe_machine() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
-
-
-def processor_name() -> str:
-    """Return the name that the processor gives itself; empty if it gives none."""
-    return _field("/proc/cpuinfo", "model name")
-
-
-def _field(path: str, name: str) -> str:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    values = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
-    return next(values, "")

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afflux.commands.bench.collectives import COLLECTIVES
-from afflux.commands.bench.contenders import COMPARED
-from afflux.commands.bench.inputs import DTYPES
+from afflux.commands.bench.catalogue import COLLECTIVES, COMPARED, TYPES
 from afflux.commands.bench.sizes import parse_size, sweep
+from afflux_drivers.option_types import whole
 
-__all__ = ["OPS", "BenchOptions", "add_arguments", "read_options"]
+__all__ = ["OPS", "TO_OUTPUT", "BenchOptions", "add_arguments", "read_options", "run"]
 
 OPS = ("sum", "avg", "max", "min")
 
+TO_OUTPUT = Path("-")
+"""The file that stands for standard output."""
+
 _ALTERNATING_REPEATS = 5
+_MOST_RANKS = 64
+_DEFAULT_SIZE = "32M"
 
 # Options of nccl-tests without a meaning here: option, long name, the value that changes nothing,
 # and why. Commands that people have copied contain `-g 1`; only other values are refused.
@@ -41,10 +45,17 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The measurement to run. Sizes are in bytes, as given; they are rounded to whole elements."""
+    """The measurement to run. Sizes are in bytes, as given; they are rounded to whole elements.
+
+    Attributes:
+        least, most: As given with -b and -e; `sizes` need not reach `most`.
+        table: Whether the table of nccl-tests is printed, instead of JSON.
+    """
 
     collective: str
     sizes: tuple[int, ...]
+    least: int
+    most: int
     dtypes: tuple[str, ...]
     ops: tuple[str, ...]
     iterations: int = 20
@@ -62,18 +73,20 @@ class BenchOptions:
     seed: int = 0
     out_of_place: bool = True
     step: str = ""
+    table: bool = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `read_options` makes sense of what was given."""
     parser.add_argument(
-        "collective", nargs="?", choices=list(COLLECTIVES), default="all_reduce",
-        help="(%(default)s)",
+        "collective", nargs="?", type=_collective, default="all_reduce", metavar="COLLECTIVE",
+        help=f"{', '.join(COLLECTIVES)} (%(default)s)",
     )  # fmt: skip
     ours = parser.add_argument_group("options of Afflux")
     ours.add_argument(
-        "--ranks", type=int, metavar="N", help="start N ranks on this host, with torchrun"
-    )
+        "--ranks", type=whole(1, _MOST_RANKS), metavar="N",
+        help="start N ranks on this host, with torchrun",
+    )  # fmt: skip
     ours.add_argument(
         "--density", type=_share, default=1.0, metavar="SHARE",
         help="share of the blocks of 64 elements that are not zero, at random (%(default)s)",
@@ -97,10 +110,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     theirs = parser.add_argument_group("options of nccl-tests")
     theirs.add_argument(
-        "-b", "--minbytes", type=_size, default="32M", help="least size (%(default)s)"
+        "-b", "--minbytes", type=_size, default=_DEFAULT_SIZE, help="least size (%(default)s)"
     )
     theirs.add_argument(
-        "-e", "--maxbytes", type=_size, default="32M", help="greatest size (%(default)s)"
+        "-e", "--maxbytes", type=_size, default=_DEFAULT_SIZE, help="greatest size (%(default)s)"
     )
     theirs.add_argument(
         "-i", "--stepbytes", type=_size, default="1M", help="added each time (%(default)s)"
@@ -120,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     theirs.add_argument("-o", "--op", choices=[*OPS, "prod", "all"], default="sum")
     theirs.add_argument(
-        "-d", "--datatype", default="float", metavar="{" + ",".join([*DTYPES, "all"]) + "}"
+        "-d", "--datatype", default="float", metavar="{" + ",".join([*TYPES, "all"]) + "}"
     )
     theirs.add_argument(
         "-a", "--average", type=int, choices=[0, 1, 2, 3], default=1,
@@ -130,7 +143,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-R", "--local_register", type=int, choices=[0, 1, 2], default=0, help="1: as --reachable"
     )
     theirs.add_argument(
-        "-J", "--output_file", "--json", type=Path, metavar="FILE", help="write JSON"
+        "-J",
+        "--output_file",
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write JSON; -: to standard output, without the table",
     )
     theirs.add_argument(
         "-S", "--report_timestamps", action="store_true", help="show the time of day in each line"
@@ -145,25 +163,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=300.0,
         help="timeout of a call in seconds (%(default)s)",
     )
+    parser.set_defaults(run=run)
+    # Newcomers try this; nothing else would tell them how sizes are given.
+    parser.add_argument("--size", dest="_size", action=_OneSize, help=argparse.SUPPRESS)
     for short, long, harmless, why in _REFUSED:
         theirs.add_argument(
             short, long, action=_Refuse, harmless=harmless, why=why, help=argparse.SUPPRESS
         )
 
 
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what was asked for; return the exit status."""
+    # Only now, as it needs torch.
+    from afflux.commands.bench import command
+
+    return command.run(arguments.parser, arguments, arguments.words)
+
+
 def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> BenchOptions:
     """Return what was given, or call `parser.error` with what is wrong with it."""
+    least, most = arguments.minbytes, arguments.maxbytes
+    if least > most and most < parse_size(_DEFAULT_SIZE) == least:
+        parser.error(f"-e {most} is below the least size, {_DEFAULT_SIZE} unless -b sets it")
     try:
-        sizes = sweep(
-            arguments.minbytes, arguments.maxbytes, arguments.stepbytes, arguments.stepfactor
-        )
+        sizes = sweep(least, most, arguments.stepbytes, arguments.stepfactor)
     except ValueError as error:
         parser.error(str(error))
     if arguments.op == "prod":
         parser.error("-o prod: the engine adds and compares; torch's call would go to Gloo")
-    if arguments.datatype not in (*DTYPES, "all"):
+    if arguments.datatype not in (*TYPES, "all"):
         parser.error(
-            f"-d {arguments.datatype}: the engine reduces {', '.join(DTYPES)}; other types go to "
+            f"-d {arguments.datatype}: the engine reduces {', '.join(TYPES)}; other types go to "
             "Gloo"
         )
     collective = COLLECTIVES[arguments.collective]
@@ -173,18 +203,20 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
                 parser.error(f"{name}: {collective.name} reduces nothing")
     if arguments.local_register == 2:
         parser.error("-R 2: there is one kind of reachable tensor: -R 1")
-    dtypes = tuple(DTYPES) if arguments.datatype == "all" else (arguments.datatype,)
+    dtypes = tuple(TYPES) if arguments.datatype == "all" else (arguments.datatype,)
     ops = OPS if arguments.op == "all" else (arguments.op,)
     if ops == ("avg",) and dtypes in (("int32",), ("int64",)):
         parser.error(f"-d {dtypes[0]} -o avg: averages of integers are not checked here")
     if not collective.reduces:
         ops = ("none",)
     if not collective.sized:
-        sizes, dtypes = (0,), ("float",)
+        sizes, least, most, dtypes = (0,), 0, 0, ("float",)
     repeats = arguments.repeats or (_ALTERNATING_REPEATS if arguments.compare else 1)
     return BenchOptions(
         collective=collective.name,
         sizes=sizes,
+        least=least,
+        most=most,
         dtypes=dtypes,
         ops=ops,
         iterations=arguments.iters,
@@ -200,6 +232,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         timestamps=arguments.report_timestamps,
         memory=bool(arguments.memory_report),
         seed=arguments.seed,
+        table=arguments.output_file != TO_OUTPUT,
         out_of_place=collective.sized and not arguments.no_out_of_place,
         step=f"{arguments.stepfactor}(factor)"
         if arguments.stepfactor > 1
@@ -224,6 +257,33 @@ class _Refuse(argparse.Action):
     ) -> None:
         if values != self._harmless:
             parser.error(f"{option_string} {values} of nccl-tests does not apply: {self._why}")
+
+
+class _OneSize(argparse.Action):
+    """Says how one size is spelt here, as in nccl-tests."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        parser.error(
+            f"{option_string} {values}: sizes are a range; for one: -b {values} -e {values}"
+        )
+
+
+def _collective(text: str) -> str:
+    if text in COLLECTIVES:
+        return text
+    hint = f"is not one of {', '.join(COLLECTIVES)}"
+    try:
+        parse_size(text)
+        hint = f"is a size, which -b and -e take: -b {text} -e {text}"
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} {hint}")
 
 
 def _positive(text: str) -> int:

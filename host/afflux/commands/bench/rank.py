@@ -20,11 +20,12 @@ import torch.distributed as dist
 import afflux
 from afflux.commands.bench import contenders, nccl_format
 from afflux.commands.bench.alternate import Entry, Plan, Timing, alternate
-from afflux.commands.bench.collectives import COLLECTIVES, Collective, Trial, prepare
+from afflux.commands.bench.catalogue import COLLECTIVES, Collective
+from afflux.commands.bench.collectives import Trial, prepare
 from afflux.commands.bench.inputs import DTYPES, Inputs
-from afflux.commands.bench.machine import processor_name
 from afflux.commands.bench.mpi_launch import NotAvailable
 from afflux.commands.bench.options import BenchOptions, add_arguments, read_options
+from afflux.commands.bench.processor import processor_name
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.side_table import side_table
 from afflux.torchrun import end_with_parent
@@ -70,7 +71,7 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
     Raises:
         NotAvailable: Something that the options ask for is not here; at every rank.
     """
-    show: Callable[[str], None] = _print if groups.rank == 0 else _ignore
+    show: Callable[[str], None] = _print if groups.rank == 0 and options.table else _ignore
     devices = _devices(groups)
     show(_heading(options, groups, devices))
     rows: list[Row] = []
@@ -255,8 +256,8 @@ def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
         notes.append("tensors of afflux.empty")
     return nccl_format.heading(
         program=collective.program,
-        least=options.sizes[0],
-        most=options.sizes[-1],
+        least=options.least,
+        most=options.most,
         step=options.step,
         warmup=options.warmup,
         iterations=options.iterations,

@@ -7,6 +7,15 @@ from afflux.commands.bench.registry import Row
 __all__ = ["side_table"]
 
 _FLOORS = {"floor": "add one", "read_floor": "read"}
+_LEGEND = {
+    "add one": "adding 1 to a rank's own tensor, in place: no all_reduce in memory is faster",
+    "read": "reading a rank's own tensor once",
+    "memcpy": "copying as many bytes as busbw counts, within a rank",
+    "way": "how calls went: small, staged or one_pass in shared memory, packets to an aggregator, "
+    "or gloo",
+}
+"""The columns whose names say too little."""
+
 _SAME_BITS = {True: "yes", False: "NO", None: "–"}
 
 
@@ -40,6 +49,7 @@ def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
         cells.append(line)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["#", "# in place, microseconds of a call, medians; cpu: processor time of a rank"]
+    lines += [f"# {column}: {meaning}" for column, meaning in _LEGEND.items() if column in header]
     for line in cells:
         lines.append("#  " + "  ".join(t.rjust(w) for t, w in zip(line, widths, strict=True)))
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from afflux.commands.bench.collectives import COLLECTIVES
+from afflux.commands.bench.catalogue import COLLECTIVES
 from afflux.commands.bench.nccl_format import bus_bandwidth
 from afflux.commands.bench.registry import Row
 

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("url", type=checked(DeviceUrl.parse), metavar="URL", help=EXPECTED)
         add(action)
         _add_common(action)
+    parser.set_defaults(run=run)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -5,23 +5,22 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from importlib import metadata
 from typing import Any
 
-import torch
-
-import afflux
-from afflux.commands.bench.machine import processor_name
+from afflux.commands.bench.processor import processor_name
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
-from afflux.commands.info.cores import measured_forecast
 from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
+from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.variables import Settings
+from afflux.version import version
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.option_types import seconds
+from afflux_drivers.option_types import checked, seconds
 
 __all__ = ["add_arguments", "collect", "run"]
 
@@ -41,7 +40,11 @@ _FEATURES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux info`."""
     parser.add_argument(
-        "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
+        "urls",
+        nargs="*",
+        type=checked(AggregatorUrl.parse_running),
+        metavar="URL",
+        help="aggregators to ask: udp://host[:port]",
     )
     parser.add_argument(
         "--timeout",
@@ -56,13 +59,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure for about a second, over the loopback interface alone, how many cores a port "
         "of 10, 25 or 100 Gbit/s would take here",
     )  # fmt: skip
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Return the exit status: 1 if an aggregator that was named does not answer."""
     try:
-        report = collect(arguments.urls, arguments.timeout)
+        urls = [each for url in arguments.urls for each in url.each]
+        report = collect(urls, arguments.timeout)
         if arguments.forecast:
+            # Only now, as it needs numpy.
+            from afflux.commands.info.cores import measured_forecast
+
             report["forecast"] = measured_forecast()
     except AffluxError as error:
         print(f"afflux info: {error}", file=sys.stderr)
@@ -86,8 +94,8 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
     reason = why_not_shared(aggregator)
     report: dict[str, Any] = {
         "versions": {
-            "afflux": afflux.__version__,
-            "torch": torch.__version__,
+            "afflux": version(),
+            "torch": metadata.version("torch"),
             "python": sys.version.split()[0],
             "kernel": os.uname().release,
         },

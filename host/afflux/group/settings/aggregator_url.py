@@ -1,5 +1,6 @@
 """AFFLUX_AGGREGATOR as a value, and which local address and packet size lead there."""
 
+import difflib
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -10,16 +11,23 @@ from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 from afflux_sim.rtl.waves import Waves
 
-__all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
+__all__ = ["AggregatorUrl", "lanes_to", "local_address_towards"]
 
-EXPECTED = (
-    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port]"
-    "[&waves=file.fst|file.vcd[&waves_window=from:to]], "
-    "board://, shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
-)
-"""The forms of AFFLUX_AGGREGATOR, for messages. An IPv6 address as host stands in brackets."""
+_FORMS = {
+    "auto": "auto",
+    "shm": "shm://",
+    "soft": "soft://[?group=address:port]",
+    "rtl": "rtl://[?bus_bits=32|512][&group=address:port][&waves=file.fst|file.vcd"
+    "[&waves_window=from:to]]",
+    "board": "board://",
+    "shards": "shards://",
+    "gloo": "gloo://",
+    "udp": "udp://host[:port][?parent=host[:port]]",
+}
+"""The forms of AFFLUX_AGGREGATOR, by scheme; of udp several may stand with commas between. An IPv6
+address as host stands in brackets."""
 
-_SCHEMES = ("shm", "shards", "gloo", "soft", "rtl", "board", "udp")
+_SCHEMES = tuple(_FORMS)[1:]
 _BUS_BITS = 512
 _LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
@@ -103,24 +111,39 @@ class AggregatorUrl:
         """Read a URL.
 
         Raises:
-            ValueError: It is not one of auto, shm://, shards://, gloo://, soft://, rtl://, board://,
-                udp://host[:port] with the options in EXPECTED. The message gives the reason, and
-                what is allowed.
+            ValueError: It is none. The message gives the reason, and what would do instead.
         """
-        try:
-            return cls._parse(text)
-        except ValueError as error:
-            raise ValueError(f"{error}; expected {EXPECTED}") from None
-
-    @classmethod
-    def _parse(cls, text: str) -> "AggregatorUrl":
         if text == "auto":
             return cls("auto")
         if "," in text:
             return cls._several(text.split(","))
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            raise ValueError(f"there is no scheme; {_instead(text)}")
+        if scheme not in _SCHEMES:
+            raise ValueError(f"unknown scheme {scheme!r}; {_instead(rest, scheme)}")
+        try:
+            return cls._parse(text)
+        except ValueError as error:
+            raise ValueError(f"{error}; expected {_FORMS[scheme]}") from None
+
+    @classmethod
+    def parse_running(cls, text: str) -> "AggregatorUrl":
+        """Read the URL of an aggregator that runs by itself, or of several.
+
+        Raises:
+            ValueError: It is none.
+        """
+        url = cls.parse(text)
+        if url.embedded:
+            raise ValueError(
+                f"{text!r}: ranks start this one themselves; expected udp://host[:port]"
+            )
+        return url
+
+    @classmethod
+    def _parse(cls, text: str) -> "AggregatorUrl":
         parts = urlsplit(text)
-        if "://" not in text or parts.scheme not in _SCHEMES:
-            raise ValueError("unknown scheme")
         if parts.path.strip("/") or parts.fragment or parts.username:
             raise ValueError("only options may follow the address")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -146,13 +169,25 @@ class AggregatorUrl:
         """Read a list of aggregators that share the columns."""
         addresses = []
         for text in texts:
-            one = cls._parse(text.strip())
+            one = cls.parse(text.strip())
             if one.scheme != "udp" or one.parent is not None:
                 raise ValueError(f"{text!r} in a list must be udp://host[:port]")
             addresses.append((one.host, one.port))
         if len(set(addresses)) < len(addresses):
             raise ValueError("an aggregator is named twice")
         return cls("udp", *addresses[0], others=tuple(addresses[1:]))
+
+
+def _instead(rest: str, scheme: str = "") -> str:
+    """Return the one hint that helps where a URL has no scheme, or one that is not known."""
+    near = difflib.get_close_matches(scheme or rest, _FORMS, n=1)
+    if near and near[0] != "udp":
+        return f"did you mean {_FORMS[near[0]].partition('[')[0]}?"
+    try:
+        _host_and_port(rest)
+    except ValueError:
+        return f"known are {', '.join(_FORMS)}; a running aggregator is udp://host[:port]"
+    return f"did you mean udp://{rest}?"
 
 
 def _waves(options: dict[str, str]) -> Waves | None:
