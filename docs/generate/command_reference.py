@@ -9,40 +9,26 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from unittest import mock
 
-from afflux.commands import cli
+from afflux.commands.parser import build_parser
 
 __all__ = ["parser_of", "render"]
 
-_HIDDEN = (argparse._HelpAction, argparse._SubParsersAction)
-
-
-class _Asked(Exception):
-    """A parser was about to read its words."""
+_SUBCOMMANDS = argparse._SubParsersAction
+_HIDDEN = (argparse._HelpAction, _SUBCOMMANDS)
 
 
 def parser_of(words: list[str]) -> argparse.ArgumentParser:
-    """Return the parser that `afflux` would read these words with.
-
-    The command makes the options of one subcommand at a time, so it is started, and stopped at the
-    first parser that reads.
+    """Return the parser of a subcommand, or of one below it.
 
     Raises:
-        LookupError: No parser read them.
+        KeyError: There is no such subcommand.
     """
-    asked: list[argparse.ArgumentParser] = []
-
-    def note(self: argparse.ArgumentParser, *_: object) -> None:
-        asked.append(self)
-        raise _Asked
-
-    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", note):
-        try:
-            cli.main(words)
-        except _Asked:
-            return asked[0]
-    raise LookupError(f"afflux {' '.join(words)}: no parser read this")
+    parser = build_parser()
+    for word in words:
+        (below,) = (each for each in parser._actions if isinstance(each, _SUBCOMMANDS))
+        parser = below.choices[word]
+    return parser
 
 
 def render(text: str) -> str:
@@ -54,22 +40,19 @@ def render(text: str) -> str:
 
 def _chapters() -> Iterator[str]:
     for name, about in _subcommands(parser_of([])):
-        parser = parser_of([name])
-        # Some have a parser of their own, others are below the command's.
-        below = {each.prog: each for each in _parsers_below(parser)}
-        yield from _chapter(below.get(f"afflux {name}", parser), about)
+        yield from _chapter(parser_of([name]), about)
 
 
 def _parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action, _SUBCOMMANDS):
             yield from action.choices.values()
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """Yield the name of each subcommand, and what it is for."""
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action, _SUBCOMMANDS):
             for choice in action._choices_actions:
                 yield choice.dest, choice.help or ""
 

@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docs.generate.engine_page import __main__ as engine_page
 from docs.generate.source_tree import ROOT
 
 __all__ = ["SETTINGS", "faults_of", "named_in"]
 
 SETTINGS = ROOT / "zensical.toml"
+
+_ENGINE_PAGE = "engine/index.html"
+"""It is recorded anew for each site."""
 
 
 def named_in(navigation: list[Any]) -> Iterator[str]:
@@ -33,8 +37,7 @@ def faults_of(navigation: list[Any], folder: Path) -> list[str]:
     """Return a line for each page of a folder that is not named once, and each name of nothing."""
     named = list(named_in(navigation))
     pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
-    # An entry that is not Markdown is a page that somebody else has made.
-    missing = sorted(each for each in {*named} - pages if not (folder / each).is_file())
+    missing = sorted({*named} - pages - {_ENGINE_PAGE})
     return [
         *(f"{page} is in no part of the navigation" for page in sorted(pages - {*named})),
         *(f"{page} is in the navigation, but does not exist" for page in missing),
@@ -53,6 +56,7 @@ def main() -> int:
     if faults:
         print("\n".join(f"{SETTINGS.name}: {fault}" for fault in faults), file=sys.stderr)
         return 1
+    engine_page.main([str(ROOT / project["docs_dir"] / Path(_ENGINE_PAGE).parent)])
     shutil.rmtree(ROOT / project["site_dir"], ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
