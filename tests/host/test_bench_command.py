@@ -29,6 +29,7 @@ from benchmarks.ranks import tables
 from benchmarks.ranks.__main__ import main as bench_host
 from benchmarks.ranks.cases import CASES
 from tests.support.checkout import ROOT
+from tests.support.host.aggregators import closed_port
 from tests.support.host.scripts import alive
 
 RESULT_LINE = re.compile(r"^ *\d+ +\d+ +\w+ +\w+ +-1( +[\d.]+ +[\d.]+ +[\d.]+ +\d+){2}$")
@@ -571,3 +572,10 @@ def test_the_document_has_places_for_all_tables():
     text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     names = re.findall(r"<!-- host figures: (\w+) -->", text)
     assert sorted(names) == sorted(tables.TABLES)
+
+
+def test_an_aggregator_that_is_not_there_is_one_line(capfd, monkeypatch):
+    monkeypatch.setenv("AFFLUX_AGGREGATOR", f"udp://127.0.0.1:{closed_port()}")
+    assert cli.main(["bench", "--ranks", "3", "-b", "1K", "-e", "1K"]) == 1
+    (line,) = [each for each in capfd.readouterr().err.splitlines() if each]
+    assert line.startswith("afflux bench: cannot reach the control channel of the aggregator at ")

@@ -274,6 +274,12 @@ def test_drops_are_logged_by_cause_and_not_too_often(caplog):
     counts = dict.fromkeys((each.name for each in registers.COUNTERS), 0)
 
     class Counting:
+        def write(self, address, value):
+            pytest.fail("counters are only read")
+
+        def close(self):
+            pass
+
         def read(self, address):
             name = next(
                 (name for name in counts if registers.counter_address(name) == address), None

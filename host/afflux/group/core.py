@@ -42,6 +42,7 @@ from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.notices import CallRecord, Notices, behind
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
+from afflux_drivers.errors import AffluxError
 
 __all__ = ["Group"]
 
@@ -102,7 +103,12 @@ class Group(BackendMethods):
             decline(membership, str(error))
             kind = TypeError if isinstance(error, TypeError) else SettingsError
             raise kind(f"rank {rank}: {error}") from None
-        formed = form(membership, self.settings)
+        try:
+            formed = form(membership, self.settings)
+        except AffluxError as error:
+            # Its text says all; each rank would show two stacks of places in Afflux besides.
+            _log.debug("rank %d: the group could not be formed", rank, exc_info=True)
+            raise error.with_traceback(None) from None
         self.reducer = formed.reducer
         self.gloo = formed.gloo
         self.fallback = formed.fallback

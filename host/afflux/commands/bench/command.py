@@ -7,6 +7,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -23,11 +24,14 @@ from afflux.commands.bench.mpi_launch import (
     mpi_missing,
 )
 from afflux.commands.bench.options import TO_OUTPUT, BenchOptions, read_options
-from afflux.commands.bench.rank import join, measure
+from afflux.commands.bench.rank import CAUSE, join, measure
 from afflux.commands.bench.registry import SCHEMA, Row
 from afflux.torchrun import RanksFailed, run_module
 
 __all__ = ["failed", "run"]
+
+_TORCHRUN_ENDS = ("failed (exitcode:", "closing signal SIGTERM")
+"""Torchrun reports the end of a rank so."""
 
 
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: list[str]) -> int:
@@ -110,7 +114,12 @@ def _start(ranks: int, own: list[str]) -> list[Row]:
     show = _Shown()
     cases = ["--cases", json.dumps([own])]
     with terminated_as_interrupted():
-        written, _ = run_module("afflux.commands.bench.rank", ranks, cases, variables, show)
+        try:
+            written, _ = run_module("afflux.commands.bench.rank", ranks, cases, variables, show)
+        except RanksFailed:
+            if show.causes:
+                raise RanksFailed("; ".join(show.causes)) from None
+            raise
     result = written[0][0]
     if "reason" in result:
         raise NotAvailable(result["reason"])
@@ -119,13 +128,24 @@ def _start(ranks: int, own: list[str]) -> list[Row]:
 
 
 class _Shown:
-    """Passes on what ranks print, up to torchrun's own report of a failure."""
+    """Passes on what ranks print, up to torchrun's own report of a failure.
+
+    Attributes:
+        causes: Why ranks have given up, each reason once.
+    """
 
     def __init__(self) -> None:
         self._on = True
+        self.causes: list[str] = []
 
     def __call__(self, line: str) -> bool:
-        self._on = self._on and "failed (exitcode:" not in line
+        _, mark, cause = line.partition(CAUSE)
+        if mark:
+            # A rank that raises it names itself.
+            cause = re.sub(r"^rank \d+: ", "", cause.strip())
+            self.causes += [cause] if cause not in self.causes else []
+            return True
+        self._on = self._on and not any(each in line for each in _TORCHRUN_ENDS)
         if self._on:
             print(line, end="", flush=True)
         return True

@@ -29,8 +29,12 @@ from afflux.commands.bench.processor import processor_name
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.side_table import side_table
 from afflux.torchrun import end_with_parent
+from afflux_drivers.errors import AffluxError
 
-__all__ = ["main", "measure"]
+__all__ = ["CAUSE", "main", "measure"]
+
+CAUSE = "afflux bench: "
+"""The line of a rank that gives up begins so."""
 
 _LAUNCH_TIMEOUT_S = 300.0
 
@@ -299,13 +303,18 @@ def main() -> int:
     add_arguments(case_parser)
     cases = [read_options(case_parser, case_parser.parse_args(case)) for case in given.cases]
     longest_s = max(case.timeout_s for case in cases)
-    groups = join(longest_s, any("gloo" in case.compare for case in cases))
     results: list[dict[str, Any]] = []
-    for case in cases:
-        try:
-            results.append({"rows": measure(case, groups)})
-        except NotAvailable as reason:
-            results.append({"rows": [], "reason": str(reason)})
+    try:
+        groups = join(longest_s, any("gloo" in case.compare for case in cases))
+        for case in cases:
+            try:
+                results.append({"rows": measure(case, groups)})
+            except NotAvailable as reason:
+                results.append({"rows": [], "reason": str(reason)})
+    except AffluxError as error:
+        # Its text is the cause, which the places of many ranks would bury.
+        print(f"{CAUSE}{error}", file=sys.stderr, flush=True)
+        return 1
     path = given.folder / f"rank{groups.rank}.json"
     path.write_text(json.dumps(results), encoding="utf-8")
     dist.destroy_process_group()
