@@ -101,7 +101,7 @@ def test_options_of_nccl_tests_are_understood():
         ("-d int32 -o avg", "averages of integers"),
         ("broadcast -o max", "reduces nothing"),
         ("all_gather --density 0.5", "reduces nothing"),
-        ("alltoall", "invalid choice"),
+        ("alltoall", "not one of all_reduce"),
         ("-b 2M -e 1M", "above"),
         ("--density 0", "share"),
         ("--compare nccl", "not one of gloo, mpi"),

@@ -116,3 +116,10 @@ def test_a_compiler_that_hangs_is_ended_and_remembered(compiler, monkeypatch):
     for _ in range(2):
         assert "within 3 s" in loaded_in_vain()
         assert compiler.starts() == 1
+
+
+def test_a_compiler_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "/no/such/g++ -O1")
+    with pytest.raises(native.AdapterUnavailable) as raised:
+        native.load.__wrapped__()
+    assert str(raised.value) == "no C++ compiler (/no/such/g++)"

@@ -213,7 +213,7 @@ def test_who_was_stopped_for_long_does_not_read_all_that_once(run, monkeypatch):
             clock.monotonic.side_effect = itertools.count(4600.0, 0.01).__next__
 
     clock.sleep.side_effect = sleep
-    monkeypatch.setattr("afflux.commands.device.counters.time", clock)
+    monkeypatch.setattr("afflux.commands.device.watching.time", clock)
     assert run("counters", URL, "--watch", "1", "--times", "5", "--json")[0] == 0
     assert len(pauses) == 5
     assert sum(pause > 0.5 for pause in pauses) >= 4
@@ -324,7 +324,7 @@ def test_wrong_words_end_at_once(run, words, reason):
 )
 def test_wrong_times_end_at_once(run, words):
     status, _, err = run("counters", URL, *words)
-    assert status == 1
+    assert status == 2
     assert words[0] in err
 
 

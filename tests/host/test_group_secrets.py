@@ -40,7 +40,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
     def run(*options: str) -> str:
         assert serve.main(["soft", "--port", "0", *options]) == 1
-        return capsys.readouterr().out
+        return capsys.readouterr().err
 
     return run
 

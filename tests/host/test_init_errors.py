@@ -1,5 +1,7 @@
 """A group that cannot be made: the same clear error at every rank, soon."""
 
+import re
+
 import pytest
 
 from tests.support.host.aggregators import aggregator, answering, closed_port
@@ -85,7 +87,7 @@ def test_wrong_url(url, says):
     for outcome in errors_of({"AFFLUX_AGGREGATOR": url}, size=2):
         assert f"rank {outcome.rank}: AFFLUX_AGGREGATOR={url!r}: " in outcome.message
         assert says in outcome.message
-        assert "expected auto, shm://" in outcome.message
+        assert re.search("; (expected|did you mean) ", outcome.message)
 
 
 def test_waves_where_no_file_can_be():
@@ -122,7 +124,10 @@ def test_engine_that_does_not_start():
     ("bad", "says"),
     [
         ("AFFLUX_SLOTS=0", "AFFLUX_SLOTS='0': must be an integer from 1 to 512"),
-        ("AFFLUX_AGGREGATOR=tcp://x", "unknown scheme 'tcp'; did you mean udp://x?"),
+        (
+            "AFFLUX_AGGREGATOR=tcp://x",
+            "AFFLUX_AGGREGATOR='tcp://x': unknown scheme 'tcp'; did you mean udp://x?",
+        ),
     ],
 )
 @pytest.mark.parametrize("one", [0, 1])

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from afflux.commands import cli, serve
 from afflux_drivers.aggregator.drop_log import DropLog
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import registers, wire
 from tests.scenarios.shipped_builds import SHIPPED, SOFTWARE, build_of
 from tests.support.drivers.ranks import Ranks
@@ -177,7 +179,7 @@ def test_without_an_engine_each_has_its_line(capsys):
     ],
 )
 def test_the_spelling_before_still_works_and_names_the_new_one(monkeypatch, capsys, before, now):
-    monkeypatch.setattr(serve, "main", lambda words: " ".join(words) != now)
+    monkeypatch.setattr(serve, "run", lambda arguments: " ".join(arguments.words) != now)
     assert cli.main(["serve", *before.split()]) == 0
     assert capsys.readouterr().err.endswith(f" takes this as: afflux serve {now}\n")
 
@@ -286,7 +288,7 @@ def test_drops_are_logged_by_cause_and_not_too_often(caplog):
             )
             return 0 if name is None else counts[name]
 
-    drops = DropLog(Counting())
+    drops = DropLog(cast(Registers, Counting()))
     drops.look(100.0)
     counts |= {"bad_key": 3, "receive_overflow": 2, "duplicates": 7}
     drops.look(105.0)

@@ -30,7 +30,7 @@ def test_values():
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
-        ("AFFLUX_AGGREGATOR", "tcp://h", "udp://host[:port]"),
+        ("AFFLUX_AGGREGATOR", "tcp://h", "did you mean udp://h?"),
         ("AFFLUX_LANES", "0", "an integer from 1 to 16"),
         ("AFFLUX_LANES", "many", "an integer from 1 to 16"),
         ("AFFLUX_SLOTS", "513", "an integer from 1 to 512"),

@@ -70,6 +70,8 @@ def load(again: bool = False) -> ModuleType:
     if not chosen:
         raise AdapterUnavailable("no C++ compiler (g++, c++ or $CXX)")
     compiler = chosen.split()
+    if shutil.which(compiler[0]) is None:
+        raise AdapterUnavailable(f"no C++ compiler ({compiler[0]})")
     command = [*compiler, *_flags()]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
     texts += [(_INCLUDES / each).read_text(encoding="utf-8") for each in ("c_api.h", "turn.h")]

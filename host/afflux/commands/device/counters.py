@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int:
     """Print them; return 0."""
     if arguments.watch is None and arguments.times is not None:
-        raise ValueError("--times goes with --watch")
+        arguments.parser.error("--times goes with --watch")
     with open_it(False) as device:
         show_counters(
             arguments,
