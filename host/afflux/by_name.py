@@ -16,11 +16,17 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.torch_version import __version__ as torch_version
 
-from afflux.group_statistics import find_group
-
 __all__ = ["serve_by_name", "serve_modules_by_name"]
 
 _ASKS_THE_BACKEND = "2.14"
+
+
+def find_group(group: Any) -> Any:
+    """Return the group of Afflux behind a process group; None if it is not one."""
+    # Not at the top: the first import of torch may be that module's own.
+    from afflux.group_statistics import find_group as find
+
+    return find(group)
 
 
 def serve_by_name() -> None:
