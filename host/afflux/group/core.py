@@ -214,17 +214,24 @@ class Group(BackendMethods):
         words = f"empty {dtype_name(dtype)} {elements}"
         call = Call("empty", dtype_name(dtype), words, words)
         seen = self._observe(call.name, call.text, "engine", [], [], self.timeout_s)
-        arguments = call, elements, dtype, self.timeout_s
-        work = self._do(seen, call.text, True, self._allocate, *arguments)
-        work.wait()
-        result: torch.Tensor = work.result()[0]
-        return result
+        # Not by the Work, which the group's thread may hold for a moment longer than its waiter:
+        # the memory goes back with the caller's last tensor.
+        made: list[torch.Tensor] = []
+        arguments = call, elements, dtype, self.timeout_s, made
+        self._do(seen, call.text, True, self._allocate, *arguments).wait()
+        return made.pop()
 
     def _allocate(
-        self, call: Call, elements: int, dtype: torch.dtype, timeout_s: float
+        self,
+        call: Call,
+        elements: int,
+        dtype: torch.dtype,
+        timeout_s: float,
+        made: list[torch.Tensor],
     ) -> list[torch.Tensor]:
         self._calls.agree(call, timeout_s)
-        return [self.reducer.empty(elements, dtype)]
+        made.append(self.reducer.empty(elements, dtype))
+        return []
 
     def attach(self, gloo_counts: Callable[[], dict[str, int]], let_go: Callable[[], None]) -> None:
         """Take what an adapter has that calls Gloo itself. When the group closes it is dropped.
