@@ -14,6 +14,9 @@ Tables = Mapping[str, Callable[[list[Row]], str]]
 """The function that makes each table, by its name in the document."""
 
 
+_HEADER_LINES = 2
+
+
 def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
     """Write a table with these column titles."""
     titles = list(header)
@@ -25,13 +28,18 @@ def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
 def render(text: str, mark: str, tables: Tables, rows: list[Row]) -> str:
     """Renew the tables in `text`, from `<!-- MARK: NAME -->` to `<!-- end figures -->`.
 
+    A table for which `rows` have nothing stays: they may be of a part of all measurements.
+
     Raises:
         KeyError: There is no such table.
     """
 
     def section(match: re.Match[str]) -> str:
         name = match.group(1)
-        return f"<!-- {mark}: {name} -->\n{tables[name](rows)}\n<!-- end figures -->"
+        table = tables[name](rows)
+        if len(table.splitlines()) <= _HEADER_LINES:
+            return match.group(0)
+        return f"<!-- {mark}: {name} -->\n{table}\n<!-- end figures -->"
 
     pattern = rf"<!-- {mark}: (\w+) -->\n.*?<!-- end figures -->"
     return re.sub(pattern, section, text, flags=re.DOTALL)

@@ -50,3 +50,10 @@ def test_the_document_has_a_place_with_these_columns_for_each_table():
         header = table([]).splitlines()[0]
         assert f"<!-- training figures: {name} -->\n{header}\n" in page
         assert "\n".join(LINES[name]) in renewed
+
+
+def test_a_table_that_no_row_is_for_stays():
+    page = "<!-- figures: kept -->\n| a |\n|---|\n| 1 |\n<!-- end figures -->"
+    tables = {"kept": lambda rows: document.markdown(["a"], [[row["a"]] for row in rows])}
+    assert document.render(page, "figures", tables, []) == page
+    assert "| 2 |" in document.render(page, "figures", tables, [{"a": "2"}])
