@@ -130,8 +130,8 @@ def _turn(number: int) -> str:
 
 def _beat(number: int, whose: str) -> str:
     """Return a beat's text; the number keeps beats of the headers and of the words apart."""
-    kind = "headers" if number == 0 else "words" if number == 1 else "block"
-    return f"{kind} {whose}|{min(number, 2)}"
+    kind = "headers " if number == 0 else "words " if number == 1 else ""
+    return f"{kind}{whose}|{min(number, 2)}"
 
 
 def record() -> list[Row]:
@@ -173,9 +173,12 @@ def draw(rows: list[Row]) -> str:
     last_in = max(cycle for cycle, row in enumerate(rows) if row["rx"])
     first_out = min(cycle for cycle, row in enumerate(rows) if row["tx"])
     return render(
-        f"Slot {SLOT}, round r₀: workers 0 and 1 contribute a block each and get the sum, "
-        f"{first_out - last_in} cycles from last beat in to first beat out "
-        "(h: headers, w: look-ahead words)",
+        (
+            f"Slot {SLOT}, round r₀: two blocks in, their sum out",
+            "Workers 0 and 1 contribute a block each, and both get the sum:",
+            f"{first_out - last_in} cycles from the last beat in to the first beat out.",
+            "h: headers, w: look-ahead words, then the block.",
+        ),
         -1,
         tracks,
     )

@@ -11,15 +11,18 @@ from xml.sax.saxutils import escape
 
 __all__ = ["Track", "render"]
 
-_CYCLE = 15
-_NAME_WIDTH = 190
+_CYCLE = 10
+_LEFT = 12
+# With the margins as wide as the other pictures: a phone shows it without making it smaller.
+_WIDTH = 374
+_STRIP_CYCLES = (_WIDTH - 2 * _LEFT) // _CYCLE
 _HEIGHT = 17
-_STEP = 26
-_TOP = 44
-_CHARACTER = 5.6
+_STEP = 38
+_LINE = 16
+_CHARACTER = 5
 _COLOURS = ("#dce9f7", "#fbe6d0", "#e0f0dc", "#eee0f2")
 _STYLE = (
-    "text{font:10px sans-serif;fill:#222}.n{text-anchor:end;font-size:11px}.m{text-anchor:middle}"
+    "text{font:10px sans-serif;fill:#222}.n{font-size:11px;font-weight:bold}.m{text-anchor:middle}"
     ".g{stroke:#ddd;stroke-width:.6}.w{fill:none;stroke:#234;stroke-width:1.1}"
     ".b{stroke:#234;stroke-width:.8}.t{font-size:12px;font-weight:bold}"
 )
@@ -30,7 +33,7 @@ class Track:
     """One line of the diagram.
 
     Attributes:
-        name: Left of it.
+        name: Above it.
         values: One for each cycle: booleans make a wave; texts, boxes, and "" nothing. Equal texts
             side by side are one box; the part after a "|" in a text keeps boxes apart and is not
             shown. A text that does not fit stands behind its box if there is room, else its first
@@ -43,15 +46,15 @@ class Track:
     colours: dict[str, int]
 
 
-def _wave(values: Sequence[bool | str], top: int) -> str:
+def _wave(track: Track, top: int) -> list[str]:
     points = []
-    for cycle, value in enumerate(values):
+    for cycle, value in enumerate(track.values):
         y = top if value else top + _HEIGHT
         points += [
-            f"{_NAME_WIDTH + cycle * _CYCLE},{y}",
-            f"{_NAME_WIDTH + (cycle + 1) * _CYCLE},{y}",
+            f"{_LEFT + cycle * _CYCLE},{y}",
+            f"{_LEFT + (cycle + 1) * _CYCLE},{y}",
         ]
-    return f'<polyline class="w" points="{" ".join(points)}"/>'
+    return [f'<polyline class="w" points="{" ".join(points)}"/>']
 
 
 def _boxes(track: Track, top: int) -> list[str]:
@@ -60,7 +63,7 @@ def _boxes(track: Track, top: int) -> list[str]:
     cycle = 0
     for number, (value, count) in enumerate(runs):
         text = value.partition("|")[0]
-        x, width = _NAME_WIDTH + cycle * _CYCLE, count * _CYCLE
+        x, width = _LEFT + cycle * _CYCLE, count * _CYCLE
         cycle += count
         if not text:
             continue
@@ -81,11 +84,35 @@ def _boxes(track: Track, top: int) -> list[str]:
     return parts
 
 
-def render(title: str, first_cycle: int, tracks: Sequence[Track]) -> str:
-    """Return the diagram.
+def _changes(values: Sequence[bool | str]) -> bool:
+    return any(value != values[0] for value in values)
+
+
+def _strip(first_cycle: int, tracks: Sequence[Track], top: int) -> tuple[list[str], int]:
+    """Return what is drawn of some cycles from `top` on, and where it ends."""
+    cycles = len(tracks[0].values)
+    bottom = top + _LINE + len(tracks) * _STEP
+    parts = []
+    for cycle in range(cycles + 1):
+        x = _LEFT + cycle * _CYCLE
+        if (first_cycle + cycle) % 5 == 0:
+            parts.append(
+                f'<line class="g" x1="{x}" x2="{x}" y1="{top + 3}" y2="{bottom}"/>'
+                f'<text class="m" x="{x}" y="{top}">{first_cycle + cycle}</text>'
+            )
+    for number, track in enumerate(tracks):
+        at = top + _LINE + number * _STEP
+        parts.append(f'<text class="n" x="{_LEFT}" y="{at + 9}">{escape(track.name)}</text>')
+        draw = _wave if all(isinstance(value, bool) for value in track.values) else _boxes
+        parts += draw(track, at + 14)
+    return parts, bottom
+
+
+def render(title: Sequence[str], first_cycle: int, tracks: Sequence[Track]) -> str:
+    """Return the diagram: strips of cycles, one below the other, of what changes in them.
 
     Args:
-        title: Above it.
+        title: Lines above it.
         first_cycle: Number of the first cycle, for the scale; every fifth is marked.
         tracks: Of the same length.
 
@@ -95,28 +122,34 @@ def render(title: str, first_cycle: int, tracks: Sequence[Track]) -> str:
     cycles = len(tracks[0].values)
     if any(len(track.values) != cycles for track in tracks):
         raise ValueError("tracks of different lengths")
-    width, height = _NAME_WIDTH + cycles * _CYCLE + 10, _TOP + len(tracks) * _STEP + 6
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text class="t" x="8" y="16">{escape(title)}</text>',
-        f'<text class="n" x="{_NAME_WIDTH - 8}" y="36">cycle</text>',
+    drawn, bottom = [], 18 + len(title) * _LINE
+    for first in range(0, cycles, _STRIP_CYCLES):
+        part = slice(first, first + _STRIP_CYCLES)
+        shown = [
+            Track(track.name, track.values[part], track.colours)
+            for track in tracks
+            if _changes(track.values[part])
+        ]
+        lines, end = _strip(first_cycle + first, shown, bottom + 14)
+        drawn += [f'<text x="{_LEFT}" y="{bottom}">cycle</text>', *lines]
+        bottom = end + 26
+    height = bottom - 18
+    headed = [
+        f'<text class="{"" if number else "t"}" x="{_LEFT}" y="{18 + number * _LINE}">'
+        f"{escape(line)}</text>"
+        for number, line in enumerate(title)
     ]
-    for cycle in range(cycles + 1):
-        x = _NAME_WIDTH + cycle * _CYCLE
-        if (first_cycle + cycle) % 5 == 0:
-            lines.append(f'<line class="g" x1="{x}" x2="{x}" y1="40" y2="{height - 4}"/>')
-            if cycle < cycles:
-                lines.append(f'<text x="{x + 2}" y="36">{first_cycle + cycle}</text>')
-    for number, track in enumerate(tracks):
-        top = _TOP + number * _STEP + 3
-        lines.append(
-            f'<text class="n" x="{_NAME_WIDTH - 8}" y="{top + 13}">{escape(track.name)}</text>'
-        )
-        if all(isinstance(value, bool) for value in track.values):
-            lines.append(_wave(track.values, top))
-        else:
-            lines += _boxes(track, top)
-    return "\n".join([*lines, "</svg>", ""])
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+            f'width="{_WIDTH}" height="{height}">',
+            f"<title>{escape(' '.join(title))}</title>",
+            f"<style>{_STYLE}</style>",
+            # Of its own, as a page may be dark.
+            f'<path d="M0 0H{_WIDTH}V{height}H0z" style="fill: #ffffff"/>',
+            *headed,
+            *drawn,
+            "</svg>",
+            "",
+        ]
+    )
