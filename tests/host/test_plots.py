@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from afflux.commands.bench import plot_style as style
 from afflux.commands.bench import size_plot
 from benchmarks.training import curves
-from docs.generate.plots import style
 from docs.generate.plots.__main__ import PLOTS, draw, main
 from docs.generate.plots.beside_gloo import CASES
 from docs.generate.plots.tables import Documents, milliseconds, number
@@ -216,23 +216,14 @@ def test_losses_are_kept_of_every_tenth_step(tmp_path: Path):
     }
 
 
-def test_the_plot_of_the_command_has_its_legend_beside_its_axes(tmp_path: Path):
+@pytest.mark.parametrize("sizes", [(1 << 10, 1 << 20), (5000,)])
+def test_the_plot_of_the_command_is_in_the_documents_style(sizes, tmp_path: Path):
     about = {"what": "all_reduce", "dtype": "float", "op": "sum", "ranks": 4, "density": 1}
     times = {"afflux_s": 0.02, "gloo_s": 0.08, "floor_s": 0.01, "read_floor_s": 0.005}
-    rows = [{**times, **about, "engine": "shm", "bytes": size} for size in (1 << 10, 1 << 20)]
+    rows = [{**times, **about, "engine": "shm", "bytes": size} for size in sizes]
     size_plot.draw(rows, tmp_path / "sizes.svg")
-    groups = {
-        group.attrib["id"]: box_of(group)
-        for group in ElementTree.fromstring((tmp_path / "sizes.svg").read_text()).iter()
-        if re.fullmatch(r"(legend|axes)_\d+", group.attrib.get("id", ""))
-    }
-    legend = groups.pop("legend_1")
-    assert len(groups) == 2
-    assert all(legend[0] >= box[2] for box in groups.values())
-
-
-def box_of(group: ElementTree.Element) -> Box:
-    """Return left, top, right and bottom of the first path in a group, its background."""
-    path = next(each for each in group.iter() if each.tag.endswith("}path"))
-    points = [float(word) for word in re.findall(r"-?[\d.]+", path.attrib["d"])]
-    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
+    drawn = (tmp_path / "sizes.svg").read_text(encoding="utf-8")
+    assert faults_of(drawn) == []
+    assert drawn.count(">Afflux</text>") == 2
+    with style.sheet():
+        assert overlapping(size_plot.figure_of(rows)) == []

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from docs.generate.plots import beside_gloo, gateware, sparse, style, training
+from afflux.commands.bench import plot_style as style
+from docs.generate.plots import beside_gloo, gateware, sparse, training
 from docs.generate.plots.tables import Documents
 
 __all__ = ["PLOTS", "draw", "main"]

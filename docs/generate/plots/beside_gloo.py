@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from docs.generate.plots import style
-from docs.generate.plots.style import BLUE, GREY, ORANGE, SHADES
+from afflux.commands.bench import plot_style as style
+from afflux.commands.bench.plot_style import BLUE, GREY, ORANGE, SHADES
 from docs.generate.plots.tables import Documents, Row, milliseconds, number
 
 __all__ = ["CASES", "PLOTS", "Case", "found"]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from afflux.commands.bench import plot_style as style
+from afflux.commands.bench.plot_style import BLUE, GREY, ORANGE
 from afflux_hdl.contract import wire
-from docs.generate.plots import style
-from docs.generate.plots.style import BLUE, GREY, ORANGE
 from docs.generate.plots.tables import Documents, fraction, number
 
 __all__ = ["PLOTS"]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from docs.generate.plots import style
-from docs.generate.plots.style import BLUE, ORANGE
+from afflux.commands.bench import plot_style as style
+from afflux.commands.bench.plot_style import BLUE, ORANGE
 from docs.generate.plots.tables import Documents, fraction, milliseconds, number
 
 __all__ = ["PLOTS"]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from docs.generate.plots import style
-from docs.generate.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE
+from afflux.commands.bench import plot_style as style
+from afflux.commands.bench.plot_style import BLUE, GREEN, GREY, ORANGE, PURPLE
 from docs.generate.plots.tables import Documents, Row, number
 
 __all__ = ["PLOTS"]

@@ -1,4 +1,4 @@
-"""How all plots look: one style sheet, a title that says what is measured on what, small files.
+"""How all plots look, the documents' too: one style sheet, titles that say what is measured.
 
 A plot has its labels beside its data. A legend would send the eye to and fro, and on a phone it
 would take half of the width.
@@ -51,7 +51,7 @@ def sheet() -> Iterator[None]:
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        style.use(Path(__file__).with_name("afflux.mplstyle"))
+        style.use(Path(__file__).with_suffix(".mplstyle"))
         yield
 
 
