@@ -9,7 +9,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from afflux_sim.golden.engine import GoldenEngine, combine
+from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import (
     ABSENT_WORDS,
     CONFLICT,
@@ -27,6 +27,7 @@ from afflux_sim.golden.frames import (
     build_frame,
     parse_packet,
 )
+from afflux_sim.golden.merge import combine
 from tests.support.checkout import ROOT
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 

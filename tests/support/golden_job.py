@@ -13,8 +13,19 @@ GROUP_KEY = 0x0F1E2D3C4B5A6978
 FIRST_ROUND = 2**32 - 2
 
 
-def new_engine(engine_class: type[GoldenEngine] = GoldenEngine) -> GoldenEngine:
-    return engine_class(mac=ENGINE.mac, address=ENGINE.address, port=ENGINE.port)
+def new_engine(
+    engine_class: type[GoldenEngine] = GoldenEngine,
+    *,
+    numbers: bool = False,
+    window: int | None = None,
+) -> GoldenEngine:
+    return engine_class(
+        mac=ENGINE.mac,
+        address=ENGINE.address,
+        port=ENGINE.port,
+        numbers=numbers,
+        window=window,
+    )
 
 
 def new_job(
@@ -25,8 +36,10 @@ def new_job(
     first_round: int = FIRST_ROUND,
     engine_class: type[GoldenEngine] = GoldenEngine,
     group: GroupAddress | None = None,
+    numbers: bool = False,
+    window: int | None = None,
 ) -> tuple[GoldenEngine, list[GoldenWorker]]:
-    engine = new_engine(engine_class)
+    engine = new_engine(engine_class, numbers=numbers, window=window)
     engine.create_job(
         JOB,
         key=KEY,
@@ -47,6 +60,7 @@ def new_job(
         round=first_round,
         lanes=lanes,
         slots=slots,
+        numbers=numbers,
         group=group,
     )
     join_all(engine.receive, members)

@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from afflux_sim.golden.frames import ELEMENTS, Block, as_block
+from afflux_sim.golden.frames import ELEMENTS, SUM, Block, as_block
 from afflux_sim.golden.numbers import (
     EXACT_SCALE_BITS,
     EXACT_WORDS,
     NON_FINITE,
+    OPCODES,
     Floats,
     Tensor,
     bits_to_tensor,
@@ -30,7 +31,7 @@ from afflux_sim.golden.numbers import (
     widen,
 )
 
-__all__ = ["Encoding", "encoding_of"]
+__all__ = ["Encoding", "IntegerEncoding", "encoding_of", "fits_opening"]
 
 
 class Encoding(ABC):
@@ -39,10 +40,12 @@ class Encoding(ABC):
     Attributes:
         block_count: How many blocks the encoding has, present or not.
         direct: Whether the blocks travel with the opening round, in lanes 1, 2, ….
+        opcode: That of the rounds after the opening round.
     """
 
     block_count: int
     direct: bool
+    opcode: int
 
     @abstractmethod
     def visits(self, block: int) -> list[int]:
@@ -64,7 +67,10 @@ class Encoding(ABC):
 class IntegerEncoding(Encoding):
     """int32 elements as they are, without exponents."""
 
-    def __init__(self, elements: Tensor, *, every_block: bool, direct: bool) -> None:
+    def __init__(
+        self, elements: Tensor, *, every_block: bool, direct: bool, opcode: int = SUM
+    ) -> None:
+        self.opcode = opcode
         self.block_count = -(-elements.size // ELEMENTS)
         self.direct = direct
         self._count = elements.size
@@ -89,7 +95,8 @@ class KeyEncoding(IntegerEncoding):
     """MAX and MIN of floating point: order-preserving integers, every block present."""
 
     def __init__(self, x: Floats, *, dtype: str, reduction: str, direct: bool) -> None:
-        super().__init__(key_of_float(x, reduction), every_block=True, direct=direct)
+        keys = key_of_float(x, reduction)
+        super().__init__(keys, every_block=True, direct=direct, opcode=OPCODES[reduction])
         self._dtype = dtype
 
     def tensor(self) -> Tensor:
@@ -126,6 +133,7 @@ class BlockFloatEncoding(Encoding):
     """SUM and AVG of floating point: fixed point with one agreed exponent for each block."""
 
     direct = False
+    opcode = SUM
 
     def __init__(self, x: Floats, *, dtype: str, reduction: str, workers: int) -> None:
         self.block_count = -(-x.size // ELEMENTS)
@@ -194,7 +202,10 @@ def encoding_of(
     direct = fits_opening(tensor.size, lanes)
     if dtype == "int32":
         return IntegerEncoding(
-            tensor.astype(np.int32), every_block=direct or reduction != "sum", direct=direct
+            tensor.astype(np.int32),
+            every_block=direct or reduction != "sum",
+            direct=direct,
+            opcode=OPCODES[reduction],
         )
     x = widen(tensor, dtype)
     if reduction in ("max", "min"):

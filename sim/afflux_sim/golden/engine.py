@@ -7,56 +7,44 @@ fast. It sends at once whatever it has to send, so nothing is ever queued, disca
 import struct
 from dataclasses import replace
 
-import numpy as np
-
+from afflux_sim.golden.frame_checks import judge_frame, knows_opcode
 from afflux_sim.golden.frames import (
     CONFLICT,
     COUNTERS,
     DATA,
+    DTYPES,
     EVERYONE,
     HEADER_AT,
     JOIN,
     JOINED,
     LANES,
-    MAX,
-    MIN,
     MISSING,
+    NUMBER_DTYPES,
+    NUMBER_MAX,
+    NUMBER_SUM,
+    PARTIAL_DTYPES,
     PROBE,
     REFUSED,
     RESULT,
-    SUM,
     VERSION,
-    Block,
     Endpoint,
     Packet,
+    base_dtype,
     build_sealed_frame,
-    ones_complement_sum,
     parse_header,
     parse_packet,
-    parse_present,
     source_of,
-    udp_sum,
 )
 from afflux_sim.golden.job_table import CommandRefused, JobTable
-from afflux_sim.golden.state import Job, Parent
+from afflux_sim.golden.merge import Contribution, combine, reduce_lane
+from afflux_sim.golden.state import Job, Parent, Slot, SlotVersion
 
-__all__ = ["GoldenEngine", "combine"]
+__all__ = ["GoldenEngine"]
+
+DTYPE_OF_PARTIAL = {what: dtype for dtype, what in PARTIAL_DTYPES.items()}
 
 # Causes in a REFUSED packet.
 REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER, REFUSED_ADDRESS = 1, 2, 3, 4, 5
-
-
-def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
-    """Return `a` ∘ `b`, and how many elements of a SUM left the range of int32."""
-    if opcode == SUM:
-        exact = a.astype(np.int64) + b.astype(np.int64)
-        wrapped = exact.astype(np.int32)
-        return wrapped, int(np.count_nonzero(exact != wrapped))
-    if opcode == MAX:
-        return np.maximum(a, b), 0
-    if opcode == MIN:
-        return np.minimum(a, b), 0
-    return np.minimum(a.view(np.uint32), b.view(np.uint32)).view(np.int32), 0
 
 
 class GoldenEngine(JobTable):
@@ -65,6 +53,8 @@ class GoldenEngine(JobTable):
     Args:
         workers, lanes, jobs, slots: The engine's sizes: greatest N, greatest F, number of jobs,
             slots of all jobs.
+        numbers: Whether it knows the opcodes of docs/protocol_2.md.
+        window: Bits of a sum of numbers that a slot keeps, below 2**(E + 1 - bias). None: all.
         mac, address, port: The engine's own endpoint.
 
     Attributes:
@@ -78,11 +68,14 @@ class GoldenEngine(JobTable):
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
+        numbers: bool = False,
+        window: int | None = None,
         mac: bytes,
         address: str,
         port: int,
     ) -> None:
         super().__init__(workers=workers, lanes=lanes, jobs=jobs, slots=slots)
+        self.numbers, self.window = numbers, window
         self.endpoint = Endpoint(mac, address, port)
         self.counters = dict.fromkeys(COUNTERS, 0)
 
@@ -131,60 +124,29 @@ class GoldenEngine(JobTable):
         """Return the counter that the frame belongs to, and what it causes to be sent (5.2)."""
         if mac_error:
             return "mac_error", []
-
-        if (
-            len(frame) < 64
-            or frame[0:6] != self.endpoint.mac
-            or frame[12:14] != b"\x08\x00"
-            or frame[14] >> 4 != 4
-            or frame[23] != 17
-            or frame[30:34] != self.endpoint.packed_address
-            or frame[30:34] == bytes(4)
-        ):
-            return "not_ours", []
-
-        (flags_and_offset,) = struct.unpack_from(">H", frame, 20)
-        if (
-            frame[14] & 15 != 5
-            or flags_and_offset & ~0x4000
-            or frame[6] & 1
-            or frame[26] == 0
-            or frame[26] >= 224
-            or ones_complement_sum(frame[14:34]) != 0xFFFF
-        ):
-            return "bad_ip", []
-
-        (ip_length,) = struct.unpack_from(">H", frame, 16)
-        _, udp_port, udp_length, udp_checksum = struct.unpack_from(">HHHH", frame, 34)
         parent_ports = [self._parent_port(job) for job in range(len(self.jobs))]
-        if udp_port != self.endpoint.port and udp_port not in parent_ports:
-            return "not_ours", []
-
-        blocks = parse_present(frame).bit_count()
-        if (
-            len(frame) != 14 + ip_length
-            or ip_length != 20 + udp_length
-            or udp_length not in (94 + 256 * blocks, 98 + 256 * blocks)
-            or blocks > self.lanes
-        ):
-            return "bad_length", []
-
-        if udp_checksum != 0 and udp_sum(frame) != 0xFFFF:
-            return "bad_checksum", []
-
+        wrong = judge_frame(
+            frame, self.endpoint, parent_ports, lanes=self.lanes, numbers=self.numbers
+        )
+        if wrong is not None:
+            return wrong, []
         if frame[HEADER_AT] >> 4 != VERSION:
             is_join = frame[HEADER_AT] & 15 == JOIN
             return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
+        (udp_port,) = struct.unpack_from(">H", frame, 36)
         if udp_port in parent_ports:
             return self._judge_from_parent(parent_ports.index(udp_port), frame)
         return self._judge_from_worker(frame)
 
     def _judge_from_worker(self, frame: bytes) -> tuple[str, list[bytes]]:
         """Judge a frame to the engine's own port: section 5.2 from `bad_type` on."""
-        packet = parse_packet(frame)
-        if packet.type not in (DATA, PROBE, JOIN, CONFLICT) or packet.opcode > 3:
+        header = parse_header(frame)
+        if header.type not in (DATA, PROBE, JOIN, CONFLICT) or not knows_opcode(
+            header, numbers=self.numbers
+        ):
             return "bad_type", []
+        packet = parse_packet(frame)
         is_join = packet.type == JOIN
 
         job = self.jobs[packet.job] if packet.job < len(self.jobs) else None
@@ -207,6 +169,8 @@ class GoldenEngine(JobTable):
             words: tuple[int, ...] = (job.workers, job.lanes, len(job.slots), job.credit)
             if job.group is not None:
                 words += (*job.group.words, job.group_key & 0xFFFFFFFF, job.group_key >> 32)
+            if self.numbers:
+                words += (0,) * (8 - len(words)) + (1,)
             return "joins", self._answer(frame, JOINED, words)
 
         joined = job.joined.get(packet.worker)
@@ -223,9 +187,12 @@ class GoldenEngine(JobTable):
 
     def _judge_from_parent(self, number: int, frame: bytes) -> tuple[str, list[bytes]]:
         """Judge a frame to the parent port of job `number`: section 5.6, "Down"."""
-        packet = parse_packet(frame)
-        if packet.type not in (RESULT, CONFLICT, JOINED) or packet.opcode > 3:
+        header = parse_header(frame)
+        if header.type not in (RESULT, CONFLICT, JOINED) or not knows_opcode(
+            header, numbers=self.numbers
+        ):
             return "bad_type", []
+        packet = parse_packet(frame)
         job = self.jobs[number]
         if job is None or job.parent is None or packet.job != job.parent.job:
             return "bad_job", []
@@ -263,19 +230,20 @@ class GoldenEngine(JobTable):
             version.present = 0
             version.operation = packet.operation
             version.opcode = packet.opcode
-            version.dtype = packet.dtype
+            version.dtype = base_dtype(packet.dtype)
             version.conflict = packet.type == CONFLICT
             version.words = packet.words
+            version.contributions = []
             return "accepted", self._add(job, packet)
         if distance == 1:
             return "premature", []
         if distance == 0 and not slot.seen & bit:
             slot.seen |= bit
-            if packet.type == CONFLICT or (packet.operation, packet.opcode, packet.dtype) != (
-                version.operation,
-                version.opcode,
-                version.dtype,
-            ):
+            if packet.type == CONFLICT or (
+                packet.operation,
+                packet.opcode,
+                base_dtype(packet.dtype),
+            ) != (version.operation, version.opcode, version.dtype):
                 version.conflict = True
             version.words = tuple(map(min, version.words, packet.words))
             return "accepted", self._add(job, packet)
@@ -339,22 +307,43 @@ class GoldenEngine(JobTable):
         job.started = True
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
-        for lane, block in packet.blocks.items():
-            if version.present >> lane & 1:
-                summed, overflows = combine(packet.opcode, version.blocks[lane], block)
-                version.blocks[lane] = summed
-                self._count("overflows", overflows)
-            else:
-                version.blocks[lane] = block
-                version.present |= 1 << lane
+        if packet.opcode >= NUMBER_MAX:
+            version.contributions.append(Contribution(packet.dtype, packet.blocks))
+            version.present |= packet.present
+        else:
+            for lane, block in packet.blocks.items():
+                if version.present >> lane & 1:
+                    summed, overflows = combine(packet.opcode, version.blocks[lane], block)
+                    version.blocks[lane] = summed
+                    self._count("overflows", overflows)
+                else:
+                    version.blocks[lane] = block
+                    version.present |= 1 << lane
         self._count("blocks_accepted", len(packet.blocks))
 
         if slot.seen != job.full:
             return []
+        if version.opcode >= NUMBER_MAX and not version.conflict:
+            self._reduce(job, slot, version)
         if job.parent is None:
             return self._complete(job, packet.slot)
         slot.waiting = True
         return [self._partial_sum(job, packet.slot, packet.round)]
+
+    def _reduce(self, job: Job, slot: Slot, version: SlotVersion) -> None:
+        """Make the blocks of a round of numbers, whose contributions are all in."""
+        agreed = slot.versions[(slot.round - 1) & 1].words
+        for lane in range(LANES):
+            if version.present >> lane & 1:
+                version.blocks[lane] = reduce_lane(
+                    version.opcode,
+                    version.contributions,
+                    lane,
+                    workers=job.workers,
+                    exponent=255 - (agreed[lane] & 0xFF),
+                    to=self._dtype_up(job, version) if job.parent else version.dtype,
+                    window=self.window,
+                )
 
     def _complete(self, job: Job, number: int) -> list[bytes]:
         """Complete round R of slot `number`; return its results."""
@@ -393,8 +382,20 @@ class GoldenEngine(JobTable):
         """Return what the job contributes to a round of its parent: DATA, or CONFLICT."""
         assert job.parent is not None
         version = job.slots[slot].versions[round_ & 1]
-        sums = replace(self._sums(job, slot, round_), type=CONFLICT if version.conflict else DATA)
+        sums = replace(
+            self._sums(job, slot, round_),
+            type=CONFLICT if version.conflict else DATA,
+            dtype=self._dtype_up(job, version),
+        )
         return self._to_parent(job, job.parent, sums)
+
+    def _dtype_up(self, job: Job, version: SlotVersion) -> int:
+        """Return the dtype of what goes to the parent: sums of numbers go up unrounded."""
+        assert job.parent is not None
+        if version.opcode < NUMBER_SUM:
+            return version.dtype
+        bits = job.parent.partial_bits if version.dtype == DTYPES["float32"] else 32
+        return DTYPE_OF_PARTIAL[NUMBER_DTYPES[version.dtype], bits]
 
     def _sums(self, job: Job, slot: int, round_: int) -> Packet:
         """Return what a version holds of a round, without type, sender and receiver."""
@@ -443,8 +444,5 @@ class GoldenEngine(JobTable):
 
 
 def same_address(source: Endpoint, known: Endpoint) -> bool:
-    """Return whether a frame comes from where it should.
-
-    Not the MAC address: a router in between has its own.
-    """
+    """Return whether a frame comes from where it should; routers change MAC addresses."""
     return (source.address, source.port) == (known.address, known.port)

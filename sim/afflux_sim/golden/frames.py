@@ -29,6 +29,11 @@ __all__ = [
     "MAX",
     "MIN",
     "MISSING",
+    "NUMBER_DTYPES",
+    "NUMBER_MAX",
+    "NUMBER_MIN",
+    "NUMBER_SUM",
+    "PARTIAL_DTYPES",
     "PROBE",
     "REFUSED",
     "RESULT",
@@ -41,6 +46,8 @@ __all__ = [
     "GroupAddress",
     "Packet",
     "as_block",
+    "base_dtype",
+    "block_bytes",
     "build_frame",
     "build_sealed_frame",
     "is_for",
@@ -65,6 +72,18 @@ RESULT, CONFLICT, MISSING, JOINED, REFUSED = 8, 9, 10, 11, 12
 SUM, MAX, MIN, UMIN = 0, 1, 2, 3
 
 DTYPES = {"int32": 0, "float32": 1, "float16": 2, "bfloat16": 3}
+
+# Version 2 (docs/protocol_2.md): opcodes, to the last of which the scale k is added; dtypes of
+# numbers; dtypes of partial sums, with the dtype of the numbers and their width in bits.
+NUMBER_MAX, NUMBER_MIN, NUMBER_SUM = 4, 5, 8
+NUMBER_DTYPES = {1: "float32", 2: "float16", 3: "bfloat16"}
+PARTIAL_DTYPES = {
+    9: ("float32", 40),
+    12: ("float32", 48),
+    13: ("float32", 64),
+    10: ("float16", 32),
+    11: ("bfloat16", 32),
+}
 
 # In the worker byte of a result that goes to a group.
 EVERYONE = 255
@@ -134,6 +153,19 @@ def as_block(values: npt.ArrayLike) -> Block:
     block = np.zeros(ELEMENTS, dtype=np.int64)
     block[: given.size] = given
     return block.astype(np.int32)
+
+
+def base_dtype(dtype: int) -> int:
+    """Return the dtype of the numbers whose partial sums have this dtype, or the dtype itself."""
+    return DTYPES[PARTIAL_DTYPES[dtype][0]] if dtype in PARTIAL_DTYPES else dtype
+
+
+def block_bytes(opcode: int, dtype: int) -> int:
+    """Return the bytes of a block in a packet of this opcode and dtype."""
+    if opcode < NUMBER_SUM or dtype not in PARTIAL_DTYPES:
+        return BLOCK_BYTES
+    name, width = PARTIAL_DTYPES[dtype]
+    return (64 if name == "float32" else 128) * width // 8
 
 
 def look_ahead(row: int, exponent: int) -> int:
@@ -245,15 +277,17 @@ def parse_present(frame: bytes) -> int:
 
 def parse_packet(frame: bytes) -> Packet:
     """Read the packet of a whole frame whose lengths are known to be right."""
+    header = parse_header(frame)
     present = parse_present(frame)
+    size = block_bytes(header.opcode, header.dtype)
     blocks = {}
     at = BLOCKS_AT
     for lane in range(LANES):
         if present >> lane & 1:
-            blocks[lane] = np.frombuffer(frame, "<i4", ELEMENTS, at).astype(np.int32)
-            at += BLOCK_BYTES
+            blocks[lane] = np.frombuffer(frame, "<i4", size // 4, at).astype(np.int32)
+            at += size
     words = struct.unpack_from("<16I", frame, WORDS_AT)
-    return replace(parse_header(frame), words=words, blocks=blocks)
+    return replace(header, words=words, blocks=blocks)
 
 
 def ones_complement_sum(data: bytes) -> int:

@@ -11,7 +11,7 @@ from afflux_sim.golden.frames import Endpoint, GroupAddress, is_for
 from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 
-__all__ = ["Receive", "join_all", "make_workers", "run_in_order", "run_unkindly"]
+__all__ = ["Receive", "deliver", "join_all", "make_workers", "run_in_order", "run_unkindly"]
 
 Receive = Callable[[bytes], Sequence[bytes]]
 
@@ -27,6 +27,7 @@ def make_workers(
     slots: int,
     first_rank: int = 0,
     ranks: int | None = None,
+    numbers: bool = False,
     group: GroupAddress | None = None,
 ) -> list[GoldenWorker]:
     """Return all workers of a job, each at an endpoint of its own.
@@ -50,6 +51,7 @@ def make_workers(
             slots=slots,
             rank=first_rank + w,
             ranks=ranks,
+            numbers=numbers,
             group=group,
         )
         for w in range(workers)
@@ -99,7 +101,9 @@ def run_in_order(
     while True:
         frames = [frame for worker in workers for frame in worker.frames_to_send()]
         if not frames:
-            break
+            went_on = [worker.go_on() for worker in workers]
+            if not any(went_on):
+                break
         for frame in frames:
             deliver(receive(frame), workers)
     return [worker.result() for worker in workers]
@@ -142,6 +146,8 @@ def run_unkindly(
     # every receiver's copy goes its own way.
     on_the_way: list[tuple[GoldenWorker | None, bytes]] = []
     for _ in range(max_steps):
+        for worker in workers:
+            worker.go_on()
         on_the_way += [(None, frame) for worker in workers for frame in worker.frames_to_send()]
         waiting = [(worker, slot) for worker in workers for slot in worker.outstanding]
         if not waiting:

@@ -6,28 +6,33 @@ Section 5.1, with the group of section 5.5 and the parent of section 5.6.
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from afflux_sim.golden.frames import ELEMENTS, LANES, Endpoint, GroupAddress
+from afflux_sim.golden.frames import ELEMENTS, LANES, Block, Endpoint, GroupAddress
+from afflux_sim.golden.merge import Contribution
 
 __all__ = ["Job", "Parent", "Slot", "SlotVersion"]
 
 
 @dataclass(frozen=True)
 class Parent:
-    """The aggregator above a job: where it is, and which worker of which job the job is there."""
+    """The aggregator above a job: where it is, and which worker of which job the job is there.
+
+    `partial_bits` is w of the partial sums of float32 that go up.
+    """
 
     endpoint: Endpoint
     job: int
     worker: int
     key: int
+    partial_bits: int = 64
 
 
 @dataclass
 class SlotVersion:
     """One of the two versions of a slot: the sums of one round and what belongs to them.
 
-    `held` is whether it holds a round of this job run at all.
+    `held` is whether it holds a round of this job run at all. Of a round of numbers it holds the
+    contributions, and `blocks` once they are reduced.
     """
 
     held: bool = False
@@ -37,9 +42,10 @@ class SlotVersion:
     dtype: int = 0
     conflict: bool = False
     words: tuple[int, ...] = (0,) * LANES
-    blocks: npt.NDArray[np.int32] = field(
-        default_factory=lambda: np.zeros((LANES, ELEMENTS), dtype=np.int32)
+    blocks: list[Block] = field(
+        default_factory=lambda: [np.zeros(ELEMENTS, dtype=np.int32) for _ in range(LANES)]
     )
+    contributions: list[Contribution] = field(default_factory=list)
 
 
 @dataclass

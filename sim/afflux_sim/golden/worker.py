@@ -6,9 +6,9 @@ with frames at its interface, and leaves loss, duplication and reordering to the
 """
 
 import struct
-import zlib
 from collections import deque
-from dataclasses import dataclass
+
+import numpy as np
 
 from afflux_sim.golden.encoding import Encoding, encoding_of
 from afflux_sim.golden.frames import (
@@ -17,7 +17,6 @@ from afflux_sim.golden.frames import (
     CONFLICT,
     DATA,
     DTYPES,
-    ELEMENTS,
     EVERYONE,
     HEADER_AT,
     JOIN,
@@ -28,11 +27,11 @@ from afflux_sim.golden.frames import (
     REFUSED,
     RESULT,
     SEAL_BYTES,
+    SUM,
     Block,
     Endpoint,
     GroupAddress,
     Packet,
-    as_block,
     build_frame,
     is_for,
     look_ahead,
@@ -41,49 +40,11 @@ from afflux_sim.golden.frames import (
     split_look_ahead,
     udp_sum,
 )
-from afflux_sim.golden.numbers import IDENTITY, NON_FINITE, OPCODES, Tensor
+from afflux_sim.golden.number_encoding import AgainEncoding, NumberEncoding, number_encoding_of
+from afflux_sim.golden.numbers import NON_FINITE, Tensor
+from afflux_sim.golden.operation import Operation, SlotProgress, fingerprint
 
-__all__ = ["GoldenWorker", "Operation", "fingerprint"]
-
-
-def fingerprint(
-    number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, rank: int
-) -> Block:
-    """Return the fingerprint block of section 9 that worker `rank` among all of them sends."""
-    text = f"{number}:{reduction}:{dtype}:{'x'.join(map(str, shape))}"
-    elements = [IDENTITY[OPCODES[reduction]]] * ELEMENTS
-    elements[rank] = zlib.crc32(text.encode("ascii"))
-    return as_block(elements)
-
-
-@dataclass
-class SlotProgress:
-    """A worker's state of an active slot during an operation.
-
-    `columns` holds for each lane the look-ahead words of the visits still to come, `agreed` the
-    words of the latest result (None in the opening round), `frame` the outstanding packet.
-    """
-
-    columns: list[deque[int]]
-    agreed: tuple[int, ...] | None
-    frame: bytes
-    done: bool = False
-
-
-@dataclass
-class Operation:
-    """One collective of a worker: its arguments, its blocks and the progress of its slots.
-
-    `share` is (k, K): of the aggregators that share the columns, this worker speaks to number k.
-    """
-
-    number: int
-    reduction: str
-    dtype: str
-    shape: tuple[int, ...]
-    encoding: Encoding
-    slots: list[SlotProgress]
-    share: tuple[int, int] = (0, 1)
+__all__ = ["GoldenWorker"]
 
 
 class GoldenWorker:
@@ -102,6 +63,7 @@ class GoldenWorker:
         rank: This worker's number among all whose contributions are summed (section 8). By default
             that of the job; another one in a tree of aggregators.
         ranks: How many these are. By default N.
+        numbers: Whether it speaks version 2 (docs/protocol_2.md).
         group: Where the job's results go, if it has a group.
 
     Attributes:
@@ -126,6 +88,7 @@ class GoldenWorker:
         slots: int,
         rank: int | None = None,
         ranks: int | None = None,
+        numbers: bool = False,
         group: GroupAddress | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -137,6 +100,7 @@ class GoldenWorker:
         self.lanes = lanes
         self.rank = worker if rank is None else rank
         self.ranks = workers if ranks is None else ranks
+        self.numbers = numbers
         self.group = group
         self.rounds = [round] * slots
         self.joined: tuple[int, ...] | None = None
@@ -170,6 +134,15 @@ class GoldenWorker:
 
     def encode(self, tensor: Tensor, dtype: str, reduction: str) -> Encoding:
         """Return a tensor's blocks for an operation."""
+        if self.numbers:
+            return number_encoding_of(
+                tensor.reshape(-1),
+                dtype=dtype,
+                reduction=reduction,
+                workers=self.ranks,
+                lanes=self.lanes,
+                rank=self.rank,
+            )
         return encoding_of(
             tensor.reshape(-1),
             dtype=dtype,
@@ -236,6 +209,19 @@ class GoldenWorker:
         if self.operation is None or self.error or not self.done:
             raise ValueError(f"no result: {self.error}")
         return self.operation.encoding.tensor().reshape(self.operation.shape)
+
+    def go_on(self) -> bool:
+        """Begin to bring again the blocks that were not summed, if there are any."""
+        if self.operation is None or self.error or not self.done:
+            return False
+        encoding, shape = self.operation.encoding, self.operation.shape
+        if not isinstance(encoding, NumberEncoding):
+            return False
+        again = encoding.again(self.rank)
+        if again is None:
+            return False
+        self.start_share(np.empty(shape, np.int8), again.dtype, "again", again, (0, 1))
+        return True
 
     def miss(self) -> None:
         """Pass over an operation of which this aggregator has no part."""
@@ -380,9 +366,17 @@ class GoldenWorker:
             operation.number,
             operation.reduction,
             operation.dtype,
-            operation.shape,
+            operation.encoding.shape
+            if isinstance(operation.encoding, AgainEncoding)
+            else operation.shape,
             rank=self.rank,
+            opcode=self._opcode(opening=True),
         )
+
+    def _opcode(self, *, opening: bool) -> int:
+        """Return the opcode of a round; in version 2 opening rounds are sums of words."""
+        assert self.operation is not None
+        return SUM if opening and self.numbers else self.operation.encoding.opcode
 
     def _opening_blocks(self, slot: int) -> dict[int, Block]:
         assert self.operation is not None
@@ -430,7 +424,7 @@ class GoldenWorker:
         assert self.operation is not None
         return Packet(
             type=type_,
-            opcode=OPCODES[self.operation.reduction],
+            opcode=self._opcode(opening=self.operation.slots[slot].agreed is None),
             dtype=DTYPES[self.operation.dtype],
             job=self.job,
             worker=self.worker,

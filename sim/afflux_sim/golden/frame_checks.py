@@ -1,0 +1,85 @@
+"""The checks of a frame and of its opcode: section 5.2, down to `bad_type`."""
+
+import struct
+from collections.abc import Sequence
+
+from afflux_sim.golden.frames import (
+    NUMBER_DTYPES,
+    NUMBER_SUM,
+    PARTIAL_DTYPES,
+    UMIN,
+    Endpoint,
+    Packet,
+    block_bytes,
+    ones_complement_sum,
+    parse_header,
+    parse_present,
+    udp_sum,
+)
+
+__all__ = ["judge_frame", "knows_opcode"]
+
+
+def judge_frame(
+    frame: bytes, endpoint: Endpoint, parent_ports: Sequence[int], *, lanes: int, numbers: bool
+) -> str | None:
+    """Return the counter of a frame that is dropped for its headers or lengths, else None.
+
+    Args:
+        frame: From the destination MAC address on.
+        endpoint: The engine's.
+        parent_ports: The engine's ports towards parents.
+        lanes: For how many lanes the engine was built.
+        numbers: Whether it knows the blocks of partial sums, which have other lengths.
+    """
+    if (
+        len(frame) < 64
+        or frame[0:6] != endpoint.mac
+        or frame[12:14] != b"\x08\x00"
+        or frame[14] >> 4 != 4
+        or frame[23] != 17
+        or frame[30:34] != endpoint.packed_address
+        or frame[30:34] == bytes(4)
+    ):
+        return "not_ours"
+
+    (flags_and_offset,) = struct.unpack_from(">H", frame, 20)
+    if (
+        frame[14] & 15 != 5
+        or flags_and_offset & ~0x4000
+        or frame[6] & 1
+        or frame[26] == 0
+        or frame[26] >= 224
+        or ones_complement_sum(frame[14:34]) != 0xFFFF
+    ):
+        return "bad_ip"
+
+    (ip_length,) = struct.unpack_from(">H", frame, 16)
+    _, udp_port, udp_length, udp_checksum = struct.unpack_from(">HHHH", frame, 34)
+    if udp_port != endpoint.port and udp_port not in parent_ports:
+        return "not_ours"
+
+    blocks = parse_present(frame).bit_count()
+    header = parse_header(frame)
+    size = block_bytes(header.opcode, header.dtype) if numbers else 256
+    if (
+        len(frame) != 14 + ip_length
+        or ip_length != 20 + udp_length
+        or udp_length not in (94 + size * blocks, 98 + size * blocks)
+        or blocks > lanes
+    ):
+        return "bad_length"
+
+    if udp_checksum != 0 and udp_sum(frame) != 0xFFFF:
+        return "bad_checksum"
+    return None
+
+
+def knows_opcode(packet: Packet, *, numbers: bool) -> bool:
+    """Return whether an engine has the packet's opcode, for its dtype."""
+    if packet.opcode <= UMIN:
+        return True
+    if not numbers or packet.opcode in (6, 7, 15):
+        return False
+    partial = packet.opcode >= NUMBER_SUM and packet.dtype in PARTIAL_DTYPES
+    return partial or packet.dtype in NUMBER_DTYPES

@@ -1,0 +1,254 @@
+"""A worker's tensor as blocks in version 2: `docs/protocol_2.md` sections 1, 2 and 5.
+
+A tensor's own bytes travel. The results are the aggregator's; where the ranks' bits come side by
+side, each worker reduces them by itself.
+"""
+
+import zlib
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from afflux_sim.golden.encoding import Encoding, IntegerEncoding, fits_opening
+from afflux_sim.golden.frames import (
+    DTYPES,
+    ELEMENTS,
+    NUMBER_MAX,
+    NUMBER_MIN,
+    NUMBER_SUM,
+    SUM,
+    Block,
+)
+from afflux_sim.golden.merge import block_of_elements, elements_of_block
+from afflux_sim.golden.numbers import OPCODES, Tensor, bits_to_tensor
+from afflux_sim.golden.rounding import FORMATS
+from afflux_sim.golden.sums import add, bits_of_number, extreme, number_of_bits
+
+__all__ = ["AgainEncoding", "number_encoding_of", "reduce_numbers", "scale_of"]
+
+
+def scale_of(reduction: str, workers: int) -> int:
+    """Return k, by which a sum is scaled before it is rounded."""
+    return (workers - 1).bit_length() if reduction == "avg" else 0
+
+
+def reduce_numbers(columns: Sequence[Sequence[int]], dtype: str, reduction: str) -> list[int]:
+    """Return the bits of the results, of the bits of all ranks: one sequence for each rank."""
+    of = FORMATS[dtype]
+    if reduction in ("max", "min"):
+        return [extreme(x, of, greatest=reduction == "max") for x in zip(*columns, strict=True)]
+    return divide(sum_numbers(columns, dtype, reduction), dtype, reduction, len(columns))
+
+
+def sum_numbers(columns: Sequence[Sequence[int]], dtype: str, reduction: str) -> list[int]:
+    """Return the bits of the scaled sums, as an aggregator would send them."""
+    of, scale = FORMATS[dtype], scale_of(reduction, len(columns))
+    totals = [add([number_of_bits(x, of) for x in each]) for each in zip(*columns, strict=True)]
+    return [bits_of_number(total, of, scale) for total in totals]
+
+
+def divide(bits: Sequence[int], dtype: str, reduction: str, workers: int) -> list[int]:
+    """Return an average of its scaled sums: divided by N / 2**k, rounded in the dtype."""
+    divisor = Fraction(workers, 1 << scale_of(reduction, workers))
+    if reduction != "avg" or divisor == 1:
+        return list(bits)
+    numbers = [number_of_bits(x, FORMATS[dtype]) for x in bits]
+    quotients = [x / divisor if isinstance(x, Fraction) else x for x in numbers]
+    return [bits_of_number(x, FORMATS[dtype]) for x in quotients]
+
+
+def words_of(tensor: Tensor) -> Block:
+    """Return a flat tensor's bytes as words, the last one padded with zeros."""
+    octets = np.ascontiguousarray(tensor).tobytes()
+    return np.frombuffer(octets + bytes(-len(octets) % 4), "<i4").astype(np.int32)
+
+
+def blocks_of(words: Block) -> list[Block]:
+    """Return words as blocks, the last one padded with zeros."""
+    return list(np.pad(words, (0, -words.size % ELEMENTS)).reshape(-1, ELEMENTS))
+
+
+class NumberEncoding(Encoding):
+    """SUM, AVG, MAX and MIN of numbers that the aggregator reduces."""
+
+    direct = False
+
+    def __init__(self, tensor: Tensor, *, dtype: str, reduction: str, workers: int) -> None:
+        self._blocks = blocks_of(words_of(tensor))
+        self._results: dict[int, Block] = {}
+        self._count = tensor.size
+        self._dtype = dtype
+        self._reduction = reduction
+        self._workers = workers
+        self.block_count = len(self._blocks) if tensor.size else 0
+        self.opcode = {"max": NUMBER_MAX, "min": NUMBER_MIN}.get(
+            reduction, NUMBER_SUM + scale_of(reduction, workers)
+        )
+
+    def visits(self, block: int) -> list[int]:
+        if self._reduction in ("max", "min"):
+            return [0]
+        if not self._blocks[block].any():
+            return []
+        of = FORMATS[self._dtype]
+        fields = [x >> of.fraction_bits & (1 << of.exponent_bits) - 1 for x in self._bits(block)]
+        finite = [x for x in fields if x != (1 << of.exponent_bits) - 1]
+        return [max([1, *finite])]
+
+    def encode(self, block: int, exponent: int) -> Block:
+        return self._blocks[block]
+
+    def store(self, block: int, exponent: int, result: Block) -> None:
+        self._results[block] = result
+
+    def tensor(self) -> Tensor:
+        bits: list[int] = []
+        for block in range(self.block_count):
+            result = self._results.get(block, np.zeros(ELEMENTS, dtype=np.int32))
+            bits += divide(
+                elements_of_block(result, DTYPES[self._dtype]),
+                self._dtype,
+                self._reduction,
+                self._workers,
+            )
+        return bits_to_tensor(bits[: self._count], self._dtype)
+
+    def again(self, rank: int) -> "AgainEncoding | None":
+        """Return the operation that brings the blocks which were not summed, if there are any."""
+        if self._reduction in ("max", "min"):
+            return None
+        numbers = [block for block, result in sorted(self._results.items()) if result[0] == -1]
+        return AgainEncoding(self, numbers, rank) if numbers else None
+
+    def take_again(self, block: int, of_all_ranks: Sequence[Block]) -> None:
+        """Take the blocks that all ranks sent for one that was not summed."""
+        dtype = DTYPES[self._dtype]
+        columns = [elements_of_block(each, dtype) for each in of_all_ranks]
+        sums = sum_numbers(columns, self._dtype, self._reduction)
+        self._results[block] = block_of_elements(sums, dtype)
+
+    def raw(self, block: int) -> Block:
+        """Return this worker's own bytes of a block."""
+        return self._blocks[block]
+
+    @property
+    def workers(self) -> int:
+        return self._workers
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype
+
+    def _bits(self, block: int) -> list[int]:
+        return elements_of_block(self._blocks[block], DTYPES[self._dtype])
+
+
+class AgainEncoding(Encoding):
+    """The blocks of `of` that were not summed, from all ranks: block i * N + r is rank r's."""
+
+    direct = False
+    opcode = SUM
+
+    def __init__(self, of: NumberEncoding, numbers: Sequence[int], rank: int) -> None:
+        self.of = of
+        self._numbers = list(numbers)
+        self._rank = rank
+        self.block_count = len(numbers) * of.workers
+        self._results: dict[int, Block] = {}
+
+    @property
+    def dtype(self) -> str:
+        return self.of.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """What stands for a shape in the fingerprint: how many blocks, and which."""
+        listed = ",".join(map(str, self._numbers))
+        return len(self._numbers), zlib.crc32(listed.encode("ascii"))
+
+    def visits(self, block: int) -> list[int]:
+        i, rank = divmod(block, self.of.workers)
+        own = rank == self._rank and self.of.raw(self._numbers[i]).any()
+        return [0] if own else []
+
+    def encode(self, block: int, exponent: int) -> Block:
+        return self.of.raw(self._numbers[block // self.of.workers])
+
+    def store(self, block: int, exponent: int, result: Block) -> None:
+        self._results[block] = result
+
+    def tensor(self) -> Tensor:
+        zeros = np.zeros(ELEMENTS, dtype=np.int32)
+        n = self.of.workers
+        for i, number in enumerate(self._numbers):
+            ranks = [self._results.get(i * n + rank, zeros) for rank in range(n)]
+            self.of.take_again(number, ranks)
+        return self.of.tensor()
+
+
+class DirectEncoding(Encoding):
+    """A small tensor of any dtype: the words of all ranks side by side, in the opening round."""
+
+    direct = True
+    opcode = SUM
+
+    def __init__(
+        self, tensor: Tensor, *, dtype: str, reduction: str, workers: int, rank: int
+    ) -> None:
+        own = words_of(tensor)
+        self._words = own.size
+        self._all = np.zeros(workers * own.size, dtype=np.int32)
+        self._all[rank * own.size : (rank + 1) * own.size] = own
+        self.block_count = -(-self._all.size // ELEMENTS)
+        self._blocks = blocks_of(self._all) if self.block_count else []
+        self._template = tensor
+        self._dtype = dtype
+        self._reduction = reduction
+        self._workers = workers
+
+    def visits(self, block: int) -> list[int]:
+        return [0]
+
+    def encode(self, block: int, exponent: int) -> Block:
+        return self._blocks[block]
+
+    def store(self, block: int, exponent: int, result: Block) -> None:
+        self._blocks[block] = result
+
+    def tensor(self) -> Tensor:
+        if not self._template.size:
+            return self._template.copy()
+        octets = np.concatenate(self._blocks).astype("<i4").tobytes()
+        size, count = 4 * self._words, self._template.size
+        ranks = [
+            np.frombuffer(octets, self._template.dtype, count, rank * size)
+            for rank in range(self._workers)
+        ]
+        if self._dtype == "int32":
+            stacked = np.stack(ranks)
+            return stacked.max(axis=0) if self._reduction == "max" else stacked.min(axis=0)
+        width = np.uint32 if self._dtype == "float32" else np.uint16
+        columns = [each.view(width).tolist() for each in ranks]
+        return bits_to_tensor(reduce_numbers(columns, self._dtype, self._reduction), self._dtype)
+
+
+def number_encoding_of(
+    tensor: Tensor, *, dtype: str, reduction: str, workers: int, lanes: int, rank: int
+) -> Encoding:
+    """Return the encoding that version 2 prescribes for a flat tensor and an operation."""
+    words = words_of(tensor).size
+    if dtype == "int32" and reduction == "sum":
+        return IntegerEncoding(
+            tensor.astype(np.int32),
+            every_block=(direct := fits_opening(words, lanes)),
+            direct=direct,
+            opcode=SUM,
+        )
+    if workers * words <= ELEMENTS * (lanes - 1) or not words:
+        return DirectEncoding(tensor, dtype=dtype, reduction=reduction, workers=workers, rank=rank)
+    if dtype == "int32":
+        return IntegerEncoding(
+            tensor.astype(np.int32), every_block=True, direct=False, opcode=OPCODES[reduction]
+        )
+    return NumberEncoding(tensor, dtype=dtype, reduction=reduction, workers=workers)
