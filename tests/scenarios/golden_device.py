@@ -5,7 +5,7 @@ So what drives an engine, a director or a network of engines, runs on either.
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from afflux_hdl.contract.registers import (
     COUNTERS,
@@ -52,7 +52,7 @@ class GoldenDevice:
         golden: The engine, once it has its addresses.
     """
 
-    def __init__(self, *, engine_class: type[GoldenEngine] = GoldenEngine, **build: int) -> None:
+    def __init__(self, *, engine_class: type[GoldenEngine] = GoldenEngine, **build: Any) -> None:
         self._class = engine_class
         self._build = build
         self._values = {register.name: 0 for register in REGISTERS}

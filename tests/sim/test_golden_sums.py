@@ -213,10 +213,9 @@ def test_a_sum_of_partial_sums_is_that_of_their_numbers(dtype):
             for x in tensors
         ]
         exponent = 140 if dtype == "float32" else 4
-        job = {"exponent": exponent, "window": None}
-        leaf = reduce_lane(8, given[:3], 0, workers=3, to=up, **job)
+        leaf = reduce_lane(8, given[:3], 0, workers=3, exponent=exponent, to=up, window=None)
         above = [Contribution(up, {0: leaf}), *given[3:]]
-        total = reduce_lane(8, above, 0, workers=3, to=number, **job)
+        total = reduce_lane(8, above, 0, workers=3, exponent=exponent, to=number, window=None)
         assert elements_of_block(total, number) == expected(tensors, dtype, "sum").tolist()
 
 
