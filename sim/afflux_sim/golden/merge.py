@@ -110,7 +110,7 @@ def sum_blocks(
     Args:
         contributions: Those of all workers to the round.
         lane: The lane; at least one of the contributions has a block there.
-        workers: N of the job; who sends no block in a lane contributes +0.
+        workers: N of the job. A worker that sends no block in the lane contributes +0.
         exponent: E, agreed in the round before.
         scale: k of NUMBER_SUM + k. Only the root scales.
         to: dtype of the block that is returned.
