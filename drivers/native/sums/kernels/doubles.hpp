@@ -1,0 +1,121 @@
+// Vectors of elements as doubles, exactly, and doubles as elements, rounded once.
+//
+// As in the codec's kernels, everything here is in an unnamed namespace and calls no inline
+// function from elsewhere: it is compiled for several instruction sets.
+#pragma once
+
+#include "codec/kernels/floats.hpp"
+
+namespace afflux::sums {
+
+namespace {
+
+using codec::as;
+using codec::Doubles;
+using codec::Dtype;
+using codec::Floats;
+using codec::HalfFloats;
+using codec::Integers;
+using codec::kLanes;
+using codec::load;
+using codec::Shorts;
+using codec::store;
+
+// kLanes numbers.
+struct Wide {
+    Doubles low, high;
+
+    void operator+=(const Wide& other) {
+        low += other.low;
+        high += other.high;
+    }
+};
+
+inline Wide load_wide(const double* from) {
+    return {load<Doubles>(from), load<Doubles>(from + kLanes / 2)};
+}
+
+inline void store_wide(double* to, const Wide& wide) {
+    store(to, wide.low);
+    store(to + kLanes / 2, wide.high);
+}
+
+// -1 where a lane is a NaN, else 0.
+inline Integers is_nan(Floats x) {
+    return (as<Integers>(x) & 0x7FFFFFFF) > 0x7F800000;
+}
+
+template <Dtype kType>
+inline Floats floats_of(const std::byte* from) {
+    const Floats floats = codec::load_floats<kType>(from);
+#if !defined(__AVX2__)
+    if constexpr (kType == Dtype::Float16) {
+        // Without an instruction the exponent of infinities and NaN is not yet the greatest one.
+        const Integers bits = as<Integers>(floats);
+        const Integers special = (bits & 0x7FFFFFFF) >= 0x47800000;
+        return as<Floats>(bits | (special & 0x7F800000));
+    }
+#endif
+    return floats;
+}
+
+template <Dtype kType>
+inline Wide widen(const std::byte* from) {
+    HalfFloats halves[2];
+    if constexpr (kType == Dtype::Float32) {
+        halves[0] = load<HalfFloats>(from);
+        halves[1] = load<HalfFloats>(from + sizeof(HalfFloats));
+    } else {
+        const Floats floats = floats_of<kType>(from);
+        __builtin_memcpy(halves, &floats, sizeof floats);
+    }
+    return {__builtin_convertvector(halves[0], Doubles),
+            __builtin_convertvector(halves[1], Doubles)};
+}
+
+// Rounded to odd to 24 bits: the last one is set if bits below it were, so that what follows can
+// round to fewer bits as if it had all of them. A sum of 16-bit types too small for a normal
+// float32 has no bits below.
+inline Doubles to_odd(Doubles x) {
+    typedef std::int64_t Longs __attribute__((vector_size(sizeof(Doubles))));
+    constexpr std::int64_t kBelow = (std::int64_t{1} << 29) - 1;
+    const Longs bits = as<Longs>(x);
+    const Longs trace = (bits & kBelow) != 0;
+    return as<Doubles>((bits & ~kBelow) | (trace & (kBelow + 1)));
+}
+
+// float32 to a 16-bit type; all NaN become one.
+template <Dtype kType>
+inline Shorts narrow(Floats x) {
+    if constexpr (kType == Dtype::Bfloat16) {
+        const Integers bits = as<Integers>(x);
+        const Integers rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+        return codec::cut(codec::select(is_nan(x), codec::all(0x7FC0), rounded & 0xFFFF));
+    } else {
+        const Integers half = codec::extend(codec::to_half(x));
+        return codec::cut(codec::select(is_nan(x), codec::all(0x7E00), half));
+    }
+}
+
+// In the storage of the type, rounded to nearest, ties to even.
+template <Dtype kType>
+inline auto rounded(const Wide& wide) {
+    Floats floats;
+    HalfFloats halves[2];
+    if constexpr (kType == Dtype::Float32) {
+        halves[0] = __builtin_convertvector(wide.low, HalfFloats);
+        halves[1] = __builtin_convertvector(wide.high, HalfFloats);
+        __builtin_memcpy(&floats, halves, sizeof floats);
+        const Integers bits = as<Integers>(floats);
+        return codec::select(is_nan(floats), codec::all(0x7FC00000), bits);
+    } else {
+        halves[0] = __builtin_convertvector(to_odd(wide.low), HalfFloats);
+        halves[1] = __builtin_convertvector(to_odd(wide.high), HalfFloats);
+        __builtin_memcpy(&floats, halves, sizeof floats);
+        return narrow<kType>(floats);
+    }
+}
+
+}  // namespace
+
+}  // namespace afflux::sums
