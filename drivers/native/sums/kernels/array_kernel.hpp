@@ -30,11 +30,11 @@ inline bool add_up(std::size_t first, std::size_t count, const Arrays& arrays, d
         };
         Wide wide[kSideBySide];
         for (std::size_t v = 0; v < kSideBySide; ++v) {
-            wide[v] = widen<kType>(from(0) + kBytes * kLanes * v);
+            wide[v] = widen(floats_of<kType>(from(0) + kBytes * kLanes * v));
         }
         for (int r = 1; r < arrays.sources; ++r) {
             for (std::size_t v = 0; v < kSideBySide; ++v) {
-                wide[v] += widen<kType>(from(r) + kBytes * kLanes * v);
+                wide[v] += widen(floats_of<kType>(from(r) + kBytes * kLanes * v));
             }
         }
         for (std::size_t v = 0; v < kSideBySide; ++v) {

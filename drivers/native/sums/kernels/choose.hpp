@@ -39,7 +39,7 @@ void open_kernel(Dtype dtype, const void* block, double* sums) {
     with_float(dtype, [&]<Dtype kType>() {
         const auto* from = static_cast<const std::byte*>(block);
         for (std::size_t i = 0; i < kBlockOf<kType>; i += kLanes) {
-            store_wide(sums + i, widen<kType>(from + codec::bytes_of(kType) * i));
+            store_wide(sums + i, widen(floats_of<kType>(from + codec::bytes_of(kType) * i)));
         }
     });
 }
@@ -49,7 +49,7 @@ bool add_kernel(Dtype dtype, const void* block, double* sums) {
         const auto* from = static_cast<const std::byte*>(block);
         for (std::size_t i = 0; i < kBlockOf<kType>; i += kLanes) {
             Wide wide = load_wide(sums + i);
-            wide += widen<kType>(from + codec::bytes_of(kType) * i);
+            wide += widen(floats_of<kType>(from + codec::bytes_of(kType) * i));
             store_wide(sums + i, wide);
         }
     });

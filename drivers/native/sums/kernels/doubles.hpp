@@ -59,18 +59,47 @@ inline Floats floats_of(const std::byte* from) {
     return floats;
 }
 
-template <Dtype kType>
-inline Wide widen(const std::byte* from) {
+// The compiler's own conversions of vectors go through halves of them.
+inline Wide widen(Floats x) {
+#if defined(__AVX512F__)
+    const __m512 all = as<__m512>(x);
+    return {as<Doubles>(_mm512_cvtps_pd(_mm512_castps512_ps256(all))),
+            as<Doubles>(_mm512_cvtps_pd(_mm512_extractf32x8_ps(all, 1)))};
+#elif defined(__AVX2__)
+    const __m256 all = as<__m256>(x);
+    return {as<Doubles>(_mm256_cvtps_pd(_mm256_castps256_ps128(all))),
+            as<Doubles>(_mm256_cvtps_pd(_mm256_extractf128_ps(all, 1)))};
+#elif defined(__x86_64__)
+    const __m128 all = as<__m128>(x);
+    return {as<Doubles>(_mm_cvtps_pd(all)), as<Doubles>(_mm_cvtps_pd(_mm_movehl_ps(all, all)))};
+#else
     HalfFloats halves[2];
-    if constexpr (kType == Dtype::Float32) {
-        halves[0] = load<HalfFloats>(from);
-        halves[1] = load<HalfFloats>(from + sizeof(HalfFloats));
-    } else {
-        const Floats floats = floats_of<kType>(from);
-        __builtin_memcpy(halves, &floats, sizeof floats);
-    }
+    __builtin_memcpy(halves, &x, sizeof x);
     return {__builtin_convertvector(halves[0], Doubles),
             __builtin_convertvector(halves[1], Doubles)};
+#endif
+}
+
+// To float32, rounded to nearest, ties to even.
+inline Floats singles(Wide x) {
+#if defined(__AVX512F__)
+    const __m256 low = _mm512_cvtpd_ps(as<__m512d>(x.low));
+    const __m256 high = _mm512_cvtpd_ps(as<__m512d>(x.high));
+    return as<Floats>(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
+#elif defined(__AVX2__)
+    const __m128 low = _mm256_cvtpd_ps(as<__m256d>(x.low));
+    const __m128 high = _mm256_cvtpd_ps(as<__m256d>(x.high));
+    return as<Floats>(_mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1));
+#elif defined(__x86_64__)
+    return as<Floats>(
+        _mm_movelh_ps(_mm_cvtpd_ps(as<__m128d>(x.low)), _mm_cvtpd_ps(as<__m128d>(x.high))));
+#else
+    const HalfFloats halves[2] = {__builtin_convertvector(x.low, HalfFloats),
+                                  __builtin_convertvector(x.high, HalfFloats)};
+    Floats floats;
+    __builtin_memcpy(&floats, halves, sizeof floats);
+    return floats;
+#endif
 }
 
 // Rounded to odd to 24 bits: the last one is set if bits below it were, so that what follows can
@@ -100,19 +129,11 @@ inline Shorts narrow(Floats x) {
 // In the storage of the type, rounded to nearest, ties to even.
 template <Dtype kType>
 inline auto rounded(const Wide& wide) {
-    Floats floats;
-    HalfFloats halves[2];
     if constexpr (kType == Dtype::Float32) {
-        halves[0] = __builtin_convertvector(wide.low, HalfFloats);
-        halves[1] = __builtin_convertvector(wide.high, HalfFloats);
-        __builtin_memcpy(&floats, halves, sizeof floats);
-        const Integers bits = as<Integers>(floats);
-        return codec::select(is_nan(floats), codec::all(0x7FC00000), bits);
+        const Floats floats = singles(wide);
+        return codec::select(is_nan(floats), codec::all(0x7FC00000), as<Integers>(floats));
     } else {
-        halves[0] = __builtin_convertvector(to_odd(wide.low), HalfFloats);
-        halves[1] = __builtin_convertvector(to_odd(wide.high), HalfFloats);
-        __builtin_memcpy(&floats, halves, sizeof floats);
-        return narrow<kType>(floats);
+        return narrow<kType>(singles({to_odd(wide.low), to_odd(wide.high)}));
     }
 }
 
