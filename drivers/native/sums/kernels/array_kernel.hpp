@@ -1,4 +1,4 @@
-// Sums of arrays, in doubles as long as these hold them.
+// Sums of arrays, in floats or doubles as long as these hold them.
 #pragma once
 
 #include "sums/kernels/doubles.hpp"
@@ -13,84 +13,109 @@ namespace {
 constexpr std::size_t kSideBySide = 4;
 static_assert(kStep % (kSideBySide * kLanes) == 0);
 
-// Elements between two looks at the flag. Their doubles stay in the nearest cache.
+// Elements between two looks at the flag. Their sums stay in the nearest cache.
 constexpr std::size_t kChunk = 8 * kStep;
+
+// Room for the sums of a chunk, in either form.
+using Room = double[kChunk];
 
 inline double power_of_half(int power) {
     return as<double>(static_cast<std::uint64_t>(1023 - power) << 52);
 }
 
-// Returns whether all sums are exact.
-template <Dtype kType>
-inline bool add_up(std::size_t first, std::size_t count, const Arrays& arrays, double* sums) {
-    constexpr std::size_t kBytes = codec::bytes_of(kType);
-    for (std::size_t i = 0; i < count; i += kSideBySide * kLanes) {
-        const auto from = [&](int source) {
-            return static_cast<const std::byte*>(arrays.elements[source]) + kBytes * (first + i);
-        };
-        Wide wide[kSideBySide];
-        for (std::size_t v = 0; v < kSideBySide; ++v) {
-            wide[v] = widen(floats_of<kType>(from(0) + kBytes * kLanes * v));
+// How sums are kept: as doubles; at first those of 16-bit types as floats, which nearly always hold
+// them and take half of the time.
+template <bool kNarrow>
+struct First {
+    using Form = Wide;
+};
+template <>
+struct First<true> {
+    using Form = Floats;
+};
+
+template <typename Form>
+inline Form form_of(Floats elements) {
+    if constexpr (sizeof(Form) == sizeof(Wide)) {
+        return widen(elements);
+    } else {
+        return elements;
+    }
+}
+
+// Elements first … first + count - 1 of `arrays`, with sums in one form.
+template <Dtype kType, typename Form>
+struct Adding {
+    static constexpr std::size_t kBytes = codec::bytes_of(kType);
+
+    std::size_t first, count;
+    const Arrays& arrays;
+    double* room;
+
+    // Returns whether all sums are exact.
+    bool add_up() const {
+        for (std::size_t i = 0; i < count; i += kSideBySide * kLanes) {
+            const auto element = [&](int source, std::size_t v) {
+                const auto* from = static_cast<const std::byte*>(arrays.elements[source]);
+                return form_of<Form>(floats_of<kType>(from + kBytes * (first + i + v * kLanes)));
+            };
+            Form sums[kSideBySide];
+            for (std::size_t v = 0; v < kSideBySide; ++v) sums[v] = element(0, v);
+            for (int r = 1; r < arrays.sources; ++r) {
+                for (std::size_t v = 0; v < kSideBySide; ++v) sums[v] += element(r, v);
+            }
+            for (std::size_t v = 0; v < kSideBySide; ++v) put(place(i + v * kLanes), sums[v]);
         }
-        for (int r = 1; r < arrays.sources; ++r) {
-            for (std::size_t v = 0; v < kSideBySide; ++v) {
-                wide[v] += widen(floats_of<kType>(from(r) + kBytes * kLanes * v));
+        return !inexact(room);
+    }
+
+    // Writes the results, and leaves the flag clear.
+    void write(const Sum& sum) const {
+        const double factor = power_of_half(sum.scale);
+        for (std::size_t i = 0; i < count; i += kLanes) {
+            const Form result = get<Form>(place(i));
+            const auto vector = rounded<kType>(scaled(result, factor, sum.all_present));
+            for (int k = 0; k < arrays.outs; ++k) {
+                store(static_cast<std::byte*>(arrays.out[k]) + kBytes * (first + i), vector);
             }
         }
-        for (std::size_t v = 0; v < kSideBySide; ++v) {
-            store_wide(sums + i + kLanes * v, wide[v]);
-        }
+        clear_inexact(room);
     }
-    return !inexact(sums);
-}
 
-// Calls `write(byte, vector)` with the results, and leaves the flag clear.
-template <Dtype kType, typename Write>
-inline void round_all(const Sum& sum, std::size_t count, const double* sums, Write write) {
-    const double factor = power_of_half(sum.scale);
-    // Adding +0 changes -0 only. Adding -0 changes nothing.
-    const double missing = sum.all_present ? -0.0 : 0.0;
-    for (std::size_t i = 0; i < count; i += kLanes) {
-        Wide wide = load_wide(sums + i);
-        wide.low = (wide.low + missing) * factor;
-        wide.high = (wide.high + missing) * factor;
-        write(codec::bytes_of(kType) * i, rounded<kType>(wide));
+    std::byte* place(std::size_t i) const {
+        return reinterpret_cast<std::byte*>(room) + i / kLanes * sizeof(Form);
     }
-    clear_inexact(sums);
-}
+};
 
-template <Dtype kType>
-inline void write_all(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
-                      const double* sums) {
-    constexpr std::size_t kBytes = codec::bytes_of(kType);
-    round_all<kType>(sum, count, sums, [&](std::size_t at, auto vector) {
-        for (int k = 0; k < arrays.outs; ++k) {
-            store(static_cast<std::byte*>(arrays.out[k]) + kBytes * first + at, vector);
-        }
-    });
+// Returns whether the form held the sums; if not, nothing is written.
+template <Dtype kType, typename Form>
+bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
+            double* room) {
+    const Adding<kType, Form> adding{first, count, arrays, room};
+    if (adding.add_up()) {
+        adding.write(sum);
+        return true;
+    }
+    clear_inexact(room);
+    return false;
 }
 
 template <Dtype kType>
 std::size_t sum_arrays(const Sum& sum, std::size_t count, const Arrays& arrays) {
-    alignas(64) double sums[kChunk];
+    constexpr bool kNarrow = codec::bytes_of(kType) == 2;
+    using Likely = typename First<kNarrow>::Form;
+    alignas(64) Room room;
     std::size_t one_by_one = 0;
     for (std::size_t first = 0; first < count;) {
         const std::size_t left = count - first, chunk = left < kChunk ? left : kChunk;
-        if (add_up<kType>(first, chunk, arrays, sums)) {
-            write_all<kType>(sum, first, chunk, arrays, sums);
-            first += chunk;
-            continue;
+        const std::size_t end = first + chunk;
+        if (sum_in<kType, Likely>(sum, first, chunk, arrays, room)) first = end;
+        for (; first < end; first += kStep) {
+            if (kNarrow && sum_in<kType, Likely>(sum, first, kStep, arrays, room)) continue;
+            if (sum_in<kType, Wide>(sum, first, kStep, arrays, room)) continue;
+            sum_one_by_one(sum, first, kStep, arrays);
+            one_by_one += kStep;
         }
-        for (const std::size_t end = first + chunk; first < end; first += kStep) {
-            clear_inexact(sums);
-            if (add_up<kType>(first, kStep, arrays, sums)) {
-                write_all<kType>(sum, first, kStep, arrays, sums);
-            } else {
-                sum_one_by_one(sum, first, kStep, arrays);
-                one_by_one += kStep;
-            }
-        }
-        clear_inexact(sums);
     }
     return one_by_one;
 }

@@ -10,9 +10,6 @@ namespace {
 
 constexpr std::size_t kBlockBytes = wire::kBlockBytes;
 
-template <Dtype kType>
-constexpr std::size_t kBlockOf = kBlockBytes / codec::bytes_of(kType);
-
 // Calls `with.operator()<kType>()` for the type that `dtype` is; integers have no sums here.
 template <typename With>
 inline void with_float(Dtype dtype, With with) {
@@ -35,23 +32,29 @@ std::size_t arrays_kernel(const Sum& sum, std::size_t count, const Arrays& array
     return one_by_one;
 }
 
-void open_kernel(Dtype dtype, const void* block, double* sums) {
+// Calls `with.operator()<kType>(at, sums)` for each vector's byte in a block, and its sums.
+template <typename With>
+inline void each_vector(Dtype dtype, auto* sums, With with) {
     with_float(dtype, [&]<Dtype kType>() {
-        const auto* from = static_cast<const std::byte*>(block);
-        for (std::size_t i = 0; i < kBlockOf<kType>; i += kLanes) {
-            store_wide(sums + i, widen(floats_of<kType>(from + codec::bytes_of(kType) * i)));
+        for (std::size_t at = 0; at < kBlockBytes; at += codec::bytes_of(kType) * kLanes) {
+            with.template operator()<kType>(at, sums + at / codec::bytes_of(kType));
         }
     });
 }
 
+void open_kernel(Dtype dtype, const void* block, double* sums) {
+    const auto* from = static_cast<const std::byte*>(block);
+    each_vector(dtype, sums, [&]<Dtype kType>(std::size_t at, double* to) {
+        put(to, widen(floats_of<kType>(from + at)));
+    });
+}
+
 bool add_kernel(Dtype dtype, const void* block, double* sums) {
-    with_float(dtype, [&]<Dtype kType>() {
-        const auto* from = static_cast<const std::byte*>(block);
-        for (std::size_t i = 0; i < kBlockOf<kType>; i += kLanes) {
-            Wide wide = load_wide(sums + i);
-            wide += widen(floats_of<kType>(from + codec::bytes_of(kType) * i));
-            store_wide(sums + i, wide);
-        }
+    const auto* from = static_cast<const std::byte*>(block);
+    each_vector(dtype, sums, [&]<Dtype kType>(std::size_t at, double* to) {
+        Wide wide = get<Wide>(to);
+        wide += widen(floats_of<kType>(from + at));
+        put(to, wide);
     });
     if (!inexact(sums)) return true;
     clear_inexact(sums);
@@ -59,11 +62,12 @@ bool add_kernel(Dtype dtype, const void* block, double* sums) {
 }
 
 void round_kernel(const Sum& sum, const double* sums, void* block) {
-    with_float(sum.dtype, [&]<Dtype kType>() {
-        round_all<kType>(sum, kBlockOf<kType>, sums, [block](std::size_t at, auto vector) {
-            store(static_cast<std::byte*>(block) + at, vector);
-        });
+    const double factor = power_of_half(sum.scale);
+    each_vector(sum.dtype, sums, [&]<Dtype kType>(std::size_t at, const double* from) {
+        const Wide wide = scaled(get<Wide>(from), factor, sum.all_present);
+        store(static_cast<std::byte*>(block) + at, rounded<kType>(wide));
     });
+    clear_inexact(sums);
 }
 
 void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements) {

@@ -31,13 +31,24 @@ struct Wide {
     }
 };
 
-inline Wide load_wide(const double* from) {
-    return {load<Doubles>(from), load<Doubles>(from + kLanes / 2)};
+// To and from memory. Copied as a whole, a pair of vectors would go through general registers.
+inline void put(void* to, const Wide& x) {
+    store(to, x.low);
+    store(static_cast<std::byte*>(to) + sizeof x.low, x.high);
 }
 
-inline void store_wide(double* to, const Wide& wide) {
-    store(to, wide.low);
-    store(to + kLanes / 2, wide.high);
+inline void put(void* to, Floats x) {
+    store(to, x);
+}
+
+template <typename Form>
+inline Form get(const void* from) {
+    if constexpr (sizeof(Form) == sizeof(Wide)) {
+        const auto* high = static_cast<const std::byte*>(from) + sizeof(Doubles);
+        return {load<Doubles>(from), load<Doubles>(high)};
+    } else {
+        return load<Form>(from);
+    }
 }
 
 // -1 where a lane is a NaN, else 0.
@@ -126,6 +137,17 @@ inline Shorts narrow(Floats x) {
     }
 }
 
+// Exact sums times a power of two. Adding +0 changes -0 only, and adding -0 changes nothing.
+inline Wide scaled(const Wide& x, double factor, bool all_present) {
+    const double missing = all_present ? -0.0 : 0.0;
+    return {(x.low + missing) * factor, (x.high + missing) * factor};
+}
+
+// Of 16-bit types, which leave room for the power below float32's normal numbers.
+inline Floats scaled(Floats x, double factor, bool all_present) {
+    return (x + (all_present ? -0.0F : 0.0F)) * static_cast<float>(factor);
+}
+
 // In the storage of the type, rounded to nearest, ties to even.
 template <Dtype kType>
 inline auto rounded(const Wide& wide) {
@@ -135,6 +157,11 @@ inline auto rounded(const Wide& wide) {
     } else {
         return narrow<kType>(singles({to_odd(wide.low), to_odd(wide.high)}));
     }
+}
+
+template <Dtype kType>
+inline auto rounded(Floats floats) {
+    return narrow<kType>(floats);
 }
 
 }  // namespace
