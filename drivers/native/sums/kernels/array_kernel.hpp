@@ -19,10 +19,6 @@ constexpr std::size_t kChunk = 8 * kStep;
 // Room for the sums of a chunk, in either form.
 using Room = double[kChunk];
 
-inline double power_of_half(int power) {
-    return as<double>(static_cast<std::uint64_t>(1023 - power) << 52);
-}
-
 // How sums are kept: as doubles; at first those of 16-bit types as floats, which nearly always hold
 // them and take half of the time.
 template <bool kNarrow>
@@ -71,12 +67,13 @@ struct Adding {
 
     // Writes the results, and leaves the flag clear.
     void write(const Sum& sum) const {
-        const double factor = power_of_half(sum.scale);
+        const Scaling scaling(sum);
+        const int outs = arrays.outs;
+        void* const* out = arrays.out;
         for (std::size_t i = 0; i < count; i += kLanes) {
-            const Form result = get<Form>(place(i));
-            const auto vector = rounded<kType>(scaled(result, factor, sum.all_present));
-            for (int k = 0; k < arrays.outs; ++k) {
-                store(static_cast<std::byte*>(arrays.out[k]) + kBytes * (first + i), vector);
+            const auto vector = rounded<kType>(scaling(get<Form>(place(i))));
+            for (int k = 0; k < outs; ++k) {
+                store(static_cast<std::byte*>(out[k]) + kBytes * (first + i), vector);
             }
         }
         clear_inexact(room);

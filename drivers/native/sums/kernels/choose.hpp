@@ -62,10 +62,10 @@ bool add_kernel(Dtype dtype, const void* block, double* sums) {
 }
 
 void round_kernel(const Sum& sum, const double* sums, void* block) {
-    const double factor = power_of_half(sum.scale);
+    const Scaling scaling(sum);
     each_vector(sum.dtype, sums, [&]<Dtype kType>(std::size_t at, const double* from) {
-        const Wide wide = scaled(get<Wide>(from), factor, sum.all_present);
-        store(static_cast<std::byte*>(block) + at, rounded<kType>(wide));
+        const auto vector = rounded<kType>(scaling(get<Wide>(from)));
+        store(static_cast<std::byte*>(block) + at, vector);
     });
     clear_inexact(sums);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "codec/kernels/floats.hpp"
+#include "sums/exact_sum.hpp"
 
 namespace afflux::sums {
 
@@ -137,16 +138,25 @@ inline Shorts narrow(Floats x) {
     }
 }
 
-// Exact sums times a power of two. Adding +0 changes -0 only, and adding -0 changes nothing.
-inline Wide scaled(const Wide& x, double factor, bool all_present) {
-    const double missing = all_present ? -0.0 : 0.0;
-    return {(x.low + missing) * factor, (x.high + missing) * factor};
-}
+// Makes exact sums what is to be rounded, still exactly. (A loop reads the fields once, as a
+// compiler need not know that results do not overwrite a Sum.)
+struct Scaling {
+    explicit Scaling(const Sum& sum)
+        : missing(sum.all_present ? -0.0 : 0.0),
+          factor(as<double>(static_cast<std::uint64_t>(1023 - sum.scale) << 52)) {}
 
-// Of 16-bit types, which leave room for the power below float32's normal numbers.
-inline Floats scaled(Floats x, double factor, bool all_present) {
-    return (x + (all_present ? -0.0F : 0.0F)) * static_cast<float>(factor);
-}
+    Wide operator()(const Wide& x) const {
+        return {(x.low + missing) * factor, (x.high + missing) * factor};
+    }
+    // Of 16-bit types, which leave room for the factor below float32's normal numbers.
+    Floats operator()(Floats x) const {
+        return (x + static_cast<float>(missing)) * static_cast<float>(factor);
+    }
+
+    // Adding +0 changes -0 only, and adding -0 changes nothing.
+    double missing;
+    double factor;
+};
 
 // In the storage of the type, rounded to nearest, ties to even.
 template <Dtype kType>
