@@ -31,6 +31,8 @@ _NATIVE_ROOMS = {
     "rows": "Rows of sparse tensors: lists of them, the union of several, and their blocks.",
     "selection": "Which elements of a tensor are the largest.",
     "shared": "All-reduces of the ranks of one host, through memory that they share.",
+    "sums": "Correctly rounded sums of floats, of arrays and of blocks that come one at a time.",
+    "sums/kernels": "The inner loops of sums, compiled once for each instruction set.",
     "tests": "Programs that test the C++, also under sanitizers, and one that times it.",
     "worker": "The worker: operations, slots, timers and sockets.",
 }

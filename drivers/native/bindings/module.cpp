@@ -17,6 +17,7 @@ NB_MODULE(_native, module) {
     bind_rows(module);
     bind_selection(module);
     bind_shared(module);
+    bind_sums(module);
     bind_turn(module);
     bind_exit(module);
     bind_engine(module);

@@ -18,6 +18,7 @@ void bind_rows(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);
+void bind_sums(nanobind::module_& module);
 void bind_turn(nanobind::module_& module);
 void bind_exit(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);

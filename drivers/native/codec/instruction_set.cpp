@@ -9,7 +9,7 @@ namespace afflux::codec {
 
 namespace {
 
-std::vector<const Kernels*> available() {
+std::vector<const Kernels*> find_available() {
     std::vector<const Kernels*> found{&kDefaultKernels};
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -24,15 +24,24 @@ std::vector<const Kernels*> available() {
     return found;
 }
 
-std::atomic<const Kernels*>& active() {
-    static std::atomic<const Kernels*> kernels{available().back()};
-    return kernels;
+const std::vector<const Kernels*>& available() {
+    static const std::vector<const Kernels*> found = find_available();
+    return found;
+}
+
+std::atomic<std::size_t>& active() {
+    static std::atomic<std::size_t> level{available().size() - 1};
+    return level;
 }
 
 }  // namespace
 
+std::size_t instruction_set_level() {
+    return active().load(std::memory_order_relaxed);
+}
+
 const Kernels& kernels() {
-    return *active().load(std::memory_order_relaxed);
+    return *available()[instruction_set_level()];
 }
 
 std::vector<std::string> instruction_sets() {
@@ -46,8 +55,8 @@ std::string instruction_set() {
 }
 
 void use_instruction_set(const std::string& name) {
-    for (const Kernels* each : available()) {
-        if (name == each->name) return active().store(each);
+    for (std::size_t level = 0; level < available().size(); ++level) {
+        if (name == available()[level]->name) return active().store(level);
     }
     throw std::invalid_argument("no such instruction set here: " + name);
 }

@@ -26,6 +26,7 @@ PARTS = {
     "narrow": ("narrow",),
     "rows": ("rows",),
     "selection": ("selection",),
+    "sums": ("sums", "codec"),
     "worker": ("worker", "engine", "datagrams", "packet", "codec", "c_api"),
 }
 """Libraries by the first word of a program's name: what it tests, and what that stands on."""

@@ -1,0 +1,127 @@
+// Correctly rounded sums for tests, which compare them with rationals. Arrays are contiguous and in
+// the storage of their type; bfloat16 is uint16.
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/parts.hpp"
+#include "contract/wire.hpp"
+#include "sums/environment.hpp"
+#include "sums/exact_sums.hpp"
+#include "sums/extreme.hpp"
+#include "sums/sum_block.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace afflux::bindings {
+namespace {
+
+using sums::Dtype;
+using sums::Sum;
+
+Dtype float_of(int dtype) {
+    if (dtype_of(dtype) == Dtype::Int32) throw nb::value_error("sums here are of floats");
+    return dtype_of(dtype);
+}
+
+Sum sum_of(int dtype, int scale, bool all_present) {
+    if (scale < 0 || scale > 6) throw nb::value_error("a scale is 0 to 6");
+    return {float_of(dtype), scale, all_present};
+}
+
+void expect_ranks(std::size_t ranks) {
+    if (ranks < 1 || ranks > static_cast<std::size_t>(codec::kMaxRanks)) {
+        throw nb::value_error("a sum has 1 to 64 elements");
+    }
+}
+
+template <typename Pointer, typename Array>
+std::vector<Pointer> addresses(const std::vector<Array>& arrays, std::size_t bytes) {
+    expect_ranks(arrays.size());
+    std::vector<Pointer> found;
+    for (const Array& array : arrays) {
+        expect_bytes(array, bytes, "elements");
+        found.push_back(array.data());
+    }
+    return found;
+}
+
+std::uint32_t exact_sum(int dtype, int scale, bool all_present,
+                        const std::vector<std::uint32_t>& bits) {
+    sums::ExactSum sum(sum_of(dtype, scale, all_present));
+    for (const std::uint32_t each : bits) sum.add(each);
+    return sum.rounded();
+}
+
+std::size_t exact_sums(int dtype, int scale, bool all_present, const std::vector<Input>& elements,
+                       const Output& out) {
+    const Sum sum = sum_of(dtype, scale, all_present);
+    const std::size_t count = count_of(out, sum.dtype);
+    const auto from = addresses<const void*>(elements, out.nbytes());
+    return sums::exact_sums(sum, count, static_cast<int>(from.size()), from.data(), out.data());
+}
+
+std::size_t exact_sums_in_place(int dtype, int scale, bool all_present,
+                                const std::vector<Output>& elements) {
+    const Sum sum = sum_of(dtype, scale, all_present);
+    expect_ranks(elements.size());
+    const std::size_t count = count_of(elements[0], sum.dtype);
+    const auto at = addresses<void*>(elements, elements[0].nbytes());
+    return sums::exact_sums_in_place(sum, count, static_cast<int>(at.size()), at.data());
+}
+
+void divide_sums(int dtype, int ranks, const Output& elements) {
+    expect_ranks(static_cast<std::size_t>(ranks));
+    const std::size_t count = count_of(elements, float_of(dtype));
+    sums::divide(float_of(dtype), ranks, count, elements.data());
+}
+
+void extreme(int dtype, bool greatest, const Output& own, const Input& arriving) {
+    expect_bytes(own, wire::kBlockBytes, "own");
+    expect_bytes(arriving, wire::kBlockBytes, "arriving");
+    sums::extreme(float_of(dtype), greatest, own.data(), arriving.data());
+}
+
+void open_block(sums::SumBlock& self, int dtype, const Input& block) {
+    expect_bytes(block, wire::kBlockBytes, "block");
+    self.open(sums::Environment(), float_of(dtype), block.data());
+}
+
+bool add_block(sums::SumBlock& self, const Input& block) {
+    expect_bytes(block, wire::kBlockBytes, "block");
+    return self.add(sums::Environment(), block.data());
+}
+
+void round_block(const sums::SumBlock& self, int scale, bool all_present, const Output& out) {
+    expect_bytes(out, wire::kBlockBytes, "out");
+    if (scale < 0 || scale > 6) throw nb::value_error("a scale is 0 to 6");
+    self.round(sums::Environment(), scale, all_present, out.data());
+}
+
+}  // namespace
+
+void bind_sums(nb::module_& module) {
+    module.def("exact_sum", &exact_sum, "dtype"_a, "scale"_a, "all_present"_a, "bits"_a,
+               "Return the bits of the sum of elements, by integers.");
+    module.def("exact_sums", &exact_sums, "dtype"_a, "scale"_a, "all_present"_a, "elements"_a,
+               "out"_a, "Write the sums of all sources; return how many took integers.");
+    module.def("exact_sums_in_place", &exact_sums_in_place, "dtype"_a, "scale"_a, "all_present"_a,
+               "elements"_a, "Do the same, with the results in each source.");
+    module.def("average_scale", &sums::average_scale, "ranks"_a,
+               "Return the scale of sums that are to become averages.");
+    module.def("divide_sums", &divide_sums, "dtype"_a, "ranks"_a, "elements"_a,
+               "Make sums with this scale averages.");
+    module.def("extreme_blocks", &extreme, "dtype"_a, "greatest"_a, "own"_a, "arriving"_a,
+               "Leave the greater or lesser elements of two blocks in the first.");
+    nb::class_<sums::SumBlock>(module, "SumBlock",
+                               "The sum of a block whose contributions come one at a time.")
+        .def(nb::init<>())
+        .def("open", &open_block, "dtype"_a, "block"_a, "Take the first contribution.")
+        .def("add", &add_block, "block"_a, "Add a further one; return whether all is exact.")
+        .def("round", &round_block, "scale"_a, "all_present"_a, "out"_a,
+             "Write the result, all bits set if it is not summed.");
+}
+
+}  // namespace afflux::bindings

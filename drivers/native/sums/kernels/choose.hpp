@@ -1,0 +1,111 @@
+// Chooses the loops of an element type, and makes the table of one instruction set's.
+#pragma once
+
+#include "codec/kernels/extreme_kernel.hpp"
+#include "sums/kernels/array_kernel.hpp"
+
+namespace afflux::sums {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = wire::kBlockBytes;
+
+// Calls `with.operator()<kType>()` for the type that `dtype` is; integers have no sums here.
+template <typename With>
+inline void with_float(Dtype dtype, With with) {
+    switch (dtype) {
+        case Dtype::Float32:
+            return with.template operator()<Dtype::Float32>();
+        case Dtype::Float16:
+            return with.template operator()<Dtype::Float16>();
+        case Dtype::Bfloat16:
+            return with.template operator()<Dtype::Bfloat16>();
+        case Dtype::Int32:
+            return;
+    }
+}
+
+std::size_t arrays_kernel(const Sum& sum, std::size_t count, const Arrays& arrays) {
+    std::size_t one_by_one = 0;
+    with_float(sum.dtype,
+               [&]<Dtype kType>() { one_by_one = sum_arrays<kType>(sum, count, arrays); });
+    return one_by_one;
+}
+
+// Calls `with.operator()<kType>(at, sums)` for each vector's byte in a block, and its sums.
+template <typename With>
+inline void each_vector(Dtype dtype, auto* sums, With with) {
+    with_float(dtype, [&]<Dtype kType>() {
+        for (std::size_t at = 0; at < kBlockBytes; at += codec::bytes_of(kType) * kLanes) {
+            with.template operator()<kType>(at, sums + at / codec::bytes_of(kType));
+        }
+    });
+}
+
+void open_kernel(Dtype dtype, const void* block, double* sums) {
+    const auto* from = static_cast<const std::byte*>(block);
+    each_vector(dtype, sums, [&]<Dtype kType>(std::size_t at, double* to) {
+        put(to, widen(floats_of<kType>(from + at)));
+    });
+}
+
+bool add_kernel(Dtype dtype, const void* block, double* sums) {
+    const auto* from = static_cast<const std::byte*>(block);
+    each_vector(dtype, sums, [&]<Dtype kType>(std::size_t at, double* to) {
+        Wide wide = get<Wide>(to);
+        wide += widen(floats_of<kType>(from + at));
+        put(to, wide);
+    });
+    if (!inexact(sums)) return true;
+    clear_inexact(sums);
+    return false;
+}
+
+void round_kernel(const Sum& sum, const double* sums, void* block) {
+    const Scaling scaling(sum);
+    each_vector(sum.dtype, sums, [&]<Dtype kType>(std::size_t at, const double* from) {
+        const auto vector = rounded<kType>(scaling(get<Wide>(from)));
+        store(static_cast<std::byte*>(block) + at, vector);
+    });
+    clear_inexact(sums);
+}
+
+void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements) {
+    with_float(dtype, [&]<Dtype kType>() {
+        // float32 has the quotient of two elements of a 16-bit type to twice their bits and more,
+        // so that rounding it again is as if it had all bits.
+        for (std::size_t i = 0; i < count; i += kLanes) {
+            std::byte* at = static_cast<std::byte*>(elements) + codec::bytes_of(kType) * i;
+            const Floats quotient = floats_of<kType>(at) / divisor;
+            if constexpr (kType == Dtype::Float32) {
+                const Integers bits = as<Integers>(quotient);
+                store(at, codec::select(is_nan(quotient), codec::all(0x7FC00000), bits));
+            } else {
+                store(at, narrow<kType>(quotient));
+            }
+        }
+    });
+}
+
+void extreme_kernel(Dtype dtype, bool greatest, void* own, const void* arriving) {
+    with_float(dtype, [&]<Dtype kType>() {
+        constexpr std::size_t kBytes = codec::kBlock * codec::bytes_of(kType);
+        for (std::size_t at = 0; at < kBlockBytes; at += kBytes) {
+            std::byte* to = static_cast<std::byte*>(own) + at;
+            const std::byte* both[] = {to, static_cast<const std::byte*>(arriving) + at};
+            if (greatest) {
+                codec::Extreme<kType, true>::of(2, both, to);
+            } else {
+                codec::Extreme<kType, false>::of(2, both, to);
+            }
+        }
+    });
+}
+
+constexpr Kernels kKernels = {
+    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extreme_kernel,
+};
+
+}  // namespace
+
+}  // namespace afflux::sums

@@ -1,0 +1,51 @@
+// The processor's own word on whether an addition was exact: a flag that stays set.
+//
+// To the compiler the flag is no result of an addition, so it might move one past a look at it.
+// `settle` is the fence: to the compiler it may read and write all memory, so that sums stored
+// before have been computed, and sums that begin with loads after it have not.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace afflux::sums {
+
+namespace {
+
+// `sums` is memory that the compiler would otherwise know to be nobody else's.
+inline void settle(const double* sums) {
+    asm volatile("" : : "r"(sums) : "memory");
+}
+
+// Makes the flag say "exact". `sums` is where additions before it have been stored.
+inline void clear_inexact(const double* sums) {
+    settle(sums);
+#if defined(__x86_64__)
+    _mm_setcsr(0x1F80);
+#else
+    asm volatile("msr fpsr, xzr" : : : "memory");
+#endif
+    settle(sums);
+}
+
+// Whether an operation was inexact since the flag was cleared. `sums` is where they are stored.
+inline bool inexact(const double* sums) {
+    settle(sums);
+#if defined(__x86_64__)
+    constexpr std::uint32_t kPrecision = 1 << 5;
+    const std::uint32_t flags = _mm_getcsr();
+#else
+    constexpr std::uint64_t kPrecision = 1 << 4;
+    std::uint64_t flags;
+    asm volatile("mrs %0, fpsr" : "=r"(flags) : : "memory");
+#endif
+    settle(sums);
+    return (flags & kPrecision) != 0;
+}
+
+}  // namespace
+
+}  // namespace afflux::sums

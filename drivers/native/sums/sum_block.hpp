@@ -1,0 +1,30 @@
+// The sum of a block of 256 bytes, whose contributions come one at a time.
+#pragma once
+
+#include "contract/wire.hpp"
+#include "sums/environment.hpp"
+#include "sums/exact_sum.hpp"
+
+namespace afflux::sums {
+
+// Keeps the sums as doubles, which hold them exactly or not at all: an addition that is not exact
+// makes the block one that is *not summed*. The order of contributions has no influence on the
+// result, but on whether there is one. It may live in memory that is zero, without a constructor.
+class SumBlock {
+  public:
+    // With the first contribution. Blocks need no alignment.
+    void open(const Environment& environment, Dtype dtype, const void* block);
+
+    // Adds a further one. Returns whether all sums are exact so far.
+    bool add(const Environment& environment, const void* block);
+
+    // Writes the results as a block: all bits set if it is not summed. Contributions may follow.
+    void round(const Environment& environment, int scale, bool all_present, void* out) const;
+
+  private:
+    Dtype dtype_;
+    bool exact_;
+    alignas(64) double sums_[wire::kBlockBytes / 2];
+};
+
+}  // namespace afflux::sums
