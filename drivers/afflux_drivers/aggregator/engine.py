@@ -43,6 +43,8 @@ class SoftEngine(_native.SoftEngine):
         slots: Slots of the pool, 1 to 65536.
         shares: Cores that have an equal part of each job's slots, 1 to 64: one for each thread that
             serves the engine on sockets.
+        numbers: Whether it has the opcodes of numbers (docs/protocol_2.md), which no worker of
+            Afflux uses yet.
 
     Raises:
         ValueError: If a number is out of range.

@@ -48,12 +48,12 @@ void bind_engine(nb::module_& module) {
         .def(
             "__init__",
             [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs, unsigned slots,
-               unsigned shares) {
-                new (self) LockedEngine(Limits{workers, lanes, jobs, slots}, shares);
+               unsigned shares, bool numbers) {
+                new (self) LockedEngine(Limits{workers, lanes, jobs, slots, numbers}, shares);
             },
             nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
             nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots,
-            nb::arg("shares") = 1)
+            nb::arg("shares") = 1, nb::arg("numbers") = Limits{}.numbers)
         .def_prop_ro(
             "shares", [](LockedEngine& self) { return self.engine().shares(); },
             "Cores that share the slots.")

@@ -56,6 +56,12 @@ enum class Opcode : std::uint8_t {
     Umin = 3,
 };
 
+enum class NumberOpcode : std::uint8_t {
+    Max = 4,
+    Min = 5,
+    Sum = 8,
+};
+
 enum class Dtype : std::uint8_t {
     Int32 = 0,
     Float32 = 1,

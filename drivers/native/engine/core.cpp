@@ -3,13 +3,15 @@
 
 #include <utility>
 
+#include "engine/number_opcode.hpp"
 #include "packet/packet_buffer.hpp"
 
 namespace afflux::engine {
 namespace {
 
-bool known_opcode(const packet::Header& header) {
-    return header.opcode() <= static_cast<std::uint8_t>(wire::Opcode::Umin);
+bool known_opcode(const packet::Header& header, bool numbers) {
+    const NumberOpcode opcode(header.opcode_dtype);
+    return !opcode.of_numbers() || (numbers && opcode.known());
 }
 
 }  // namespace
@@ -71,7 +73,7 @@ void Core::from_worker(const Arrival& arrival) {
     const bool joins = type == wire::Type::Join;
     const bool probes = type == wire::Type::Probe;
     const bool contributes = type == wire::Type::Data || type == wire::Type::Conflict;
-    if (!(joins || probes || contributes) || !known_opcode(header)) {
+    if (!(joins || probes || contributes) || !known_opcode(header, limits_.numbers)) {
         ++counters_[Counter::BadType];
         return;
     }
@@ -103,7 +105,7 @@ void Core::from_parent(const Arrival& arrival) {
     const bool result = type == wire::Type::Result || type == wire::Type::Conflict;
     Job* job = job_at(static_cast<std::uint16_t>(arrival.port - local_.port - 1));
     const Parent* parent = job != nullptr && job->parent ? &*job->parent : nullptr;
-    if (!(joined || result) || !known_opcode(header)) {
+    if (!(joined || result) || !known_opcode(header, limits_.numbers)) {
         ++counters_[Counter::BadType];
     } else if (parent == nullptr || header.job != parent->job) {
         ++counters_[Counter::BadJob];
@@ -141,10 +143,10 @@ void Core::join(Job& job, const Arrival& arrival) {
     joined_(job, header.worker);
     const packet::Endpoint group = job.group.value_or(packet::Endpoint{});
     const wire::Key key = job.group ? job.group_key : 0;
-    sender_.answer(
-        header, arrival.peer, wire::Type::Joined,
-        {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit, group.address,
-         group.port, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
+    sender_.answer(header, arrival.peer, wire::Type::Joined,
+                   {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit,
+                    group.address, group.port, static_cast<std::uint32_t>(key),
+                    static_cast<std::uint32_t>(key >> 32), std::uint32_t{limits_.numbers}});
 }
 
 void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {

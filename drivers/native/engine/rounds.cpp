@@ -64,6 +64,7 @@ void Rounds::add(const Job& job, const Packet& packet) {
     counters_[Counter::BlocksAccepted] += header.blocks();
     counters_[Counter::Overflows] += slots_.add(in_pool, packet);
     if (!slot.full()) return;
+    slots_.reduce(in_pool, job.workers);
     if (job.parent) {
         slot.waiting = true;
         sender_.partial_sum(job, header.slot, header.round);

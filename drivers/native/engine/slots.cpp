@@ -2,15 +2,15 @@
 
 #include <bit>
 #include <cstring>
-#include <new>
+#include <utility>
 
 #include "engine/merge.hpp"
+#include "engine/number_opcode.hpp"
+#include "sums/environment.hpp"
+#include "sums/extreme.hpp"
 
 namespace afflux::engine {
 namespace {
-
-// A block is four cache lines, and should not touch five.
-constexpr std::size_t kLine = 64;
 
 std::int32_t* block(std::int32_t* body, int lane) {
     return body + wire::kLanesMax + static_cast<std::size_t>(lane) * wire::kBlockElements;
@@ -26,15 +26,12 @@ void each_block(wire::Present present, const std::uint8_t* blocks, Visit visit) 
 
 }  // namespace
 
-SlotPool::SlotPool(std::size_t slots, std::size_t lanes)
-    : states_(slots), body_words_(wire::kLanesMax + lanes * wire::kBlockElements) {
-    // The kernel provides zeros page by page; most slots of a large pool are never used.
-    const std::size_t bytes = 2 * slots * body_words_ * sizeof(std::int32_t);
-    memory_.reset(std::calloc(bytes + kLine, 1));
-    if (!memory_) throw std::bad_alloc();
-    void* start = memory_.get();
-    std::size_t room = bytes + kLine;
-    bodies_ = static_cast<std::int32_t*>(std::align(kLine, bytes, start, room));
+SlotPool::SlotPool(std::size_t slots, std::size_t lanes, bool numbers)
+    : states_(slots),
+      body_words_(wire::kLanesMax + lanes * wire::kBlockElements),
+      memory_(2 * slots * body_words_ * sizeof(std::int32_t)),
+      bodies_(static_cast<std::int32_t*>(memory_.data())) {
+    if (numbers) numbers_.emplace(slots, lanes);
 }
 
 void SlotPool::reset(std::size_t slot, wire::Round first_round, std::uint64_t everyone) {
@@ -53,6 +50,7 @@ void SlotPool::open(std::size_t slot, const Packet& packet) {
         .opcode_dtype = header.opcode_dtype,
     };
     std::memcpy(body(slot, v), packet.words, wire::kLookaheadBytes);
+    if (numbers_) numbers_->open(slot);
 }
 
 void SlotPool::merge_words(std::size_t slot, const Packet& packet) {
@@ -63,6 +61,10 @@ void SlotPool::merge_words(std::size_t slot, const Packet& packet) {
 std::size_t SlotPool::add(std::size_t slot, const Packet& packet) {
     const std::size_t v = states_[slot].round & 1;
     Version& version = states_[slot].versions[v];
+    if (NumberOpcode(packet.header.opcode_dtype).of_numbers()) {
+        add_numbers(slot, packet);
+        return 0;
+    }
     const auto opcode = static_cast<wire::Opcode>(packet.header.opcode());
     std::int32_t* own = body(slot, v);
     std::size_t overflows = 0;
@@ -75,6 +77,40 @@ std::size_t SlotPool::add(std::size_t slot, const Packet& packet) {
     });
     version.present |= packet.header.present;
     return overflows;
+}
+
+// Of a conflict the blocks mean nothing.
+void SlotPool::add_numbers(std::size_t slot, const Packet& packet) {
+    const std::size_t v = states_[slot].round & 1;
+    Version& version = states_[slot].versions[v];
+    const NumberOpcode opcode(packet.header.opcode_dtype);
+    const unsigned present =
+        std::exchange(version.present, version.present | packet.header.present);
+    if (packet.header.opcode_dtype != version.opcode_dtype) return;
+    const sums::Environment environment;
+    std::int32_t* own = body(slot, v);
+    each_block(packet.header.present, packet.blocks(), [&](int lane, const std::uint8_t* arriving) {
+        if (opcode.sums()) {
+            numbers_->add(environment, slot, lane, opcode, arriving);
+        } else {
+            // With itself the first one has its NaN made the one that comes back.
+            if ((present >> lane & 1) == 0)
+                std::memcpy(block(own, lane), arriving, wire::kBlockBytes);
+            sums::extreme(opcode.dtype(), opcode.greatest(), block(own, lane), arriving);
+        }
+    });
+}
+
+void SlotPool::reduce(std::size_t slot, unsigned workers) {
+    const std::size_t v = states_[slot].round & 1;
+    const Version& version = states_[slot].versions[v];
+    const NumberOpcode opcode(version.opcode_dtype);
+    if (!opcode.sums() || version.conflict) return;
+    const sums::Environment environment;
+    for (unsigned left = version.present; left != 0; left &= left - 1) {
+        const int lane = std::countr_zero(left);
+        numbers_->round(environment, slot, lane, opcode, workers, block(body(slot, v), lane));
+    }
 }
 
 void SlotPool::take(std::size_t slot, const Packet& packet) {

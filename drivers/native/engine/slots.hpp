@@ -4,11 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
+#include <optional>
 #include <vector>
 
+#include "engine/number_sums.hpp"
 #include "engine/packet_sink.hpp"
+#include "engine/zero_pages.hpp"
 #include "packet/frame.hpp"
 
 namespace afflux::engine {
@@ -45,7 +46,7 @@ struct Packet {
 // Threads may use different slots at the same time.
 class SlotPool {
   public:
-    SlotPool(std::size_t slots, std::size_t lanes);
+    SlotPool(std::size_t slots, std::size_t lanes, bool numbers = false);
 
     std::size_t size() const { return states_.size(); }
     SlotState& operator[](std::size_t slot) { return states_[slot]; }
@@ -64,6 +65,10 @@ class SlotPool {
     // range of int32.
     std::size_t add(std::size_t slot, const Packet& packet);
 
+    // Turns what has been added to R, which all of so many workers have contributed to, into the
+    // result's blocks. Blocks of integers are that already.
+    void reduce(std::size_t slot, unsigned workers);
+
     // Replaces R's partial sum by the parent's result, for which the slot no longer waits.
     void take(std::size_t slot, const Packet& packet);
 
@@ -75,15 +80,14 @@ class SlotPool {
         return bodies_ + (2 * slot + version) * body_words_;
     }
 
-    struct Free {
-        void operator()(void* memory) const { std::free(memory); }
-    };
+    void add_numbers(std::size_t slot, const Packet& packet);
 
     std::vector<SlotState> states_;
     std::size_t body_words_;
+    ZeroPages memory_;
     // For each slot and version 16 words, then the blocks of all lanes: in a packet's order.
-    std::int32_t* bodies_ = nullptr;
-    std::unique_ptr<void, Free> memory_;
+    std::int32_t* bodies_;
+    std::optional<NumberSums> numbers_;
 };
 
 }  // namespace afflux::engine

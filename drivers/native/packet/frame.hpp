@@ -53,6 +53,7 @@ struct Header {
     wire::Type type() const { return static_cast<wire::Type>(version_type & 15); }
     std::uint8_t version() const { return version_type >> 4; }
     std::uint8_t opcode() const { return opcode_dtype >> 4; }
+    std::uint8_t dtype() const { return opcode_dtype & 15; }
     std::size_t blocks() const { return static_cast<std::size_t>(std::popcount(present)); }
 };
 

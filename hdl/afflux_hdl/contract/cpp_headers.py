@@ -74,7 +74,7 @@ def _wire() -> str:
     lines += _constants(_SIZES, "std::size_t", wire)
     lines += _constants(("SEALED_CHECKSUM",), "std::uint16_t", wire)
     lines.append("")
-    for enumeration in (wire.Type, wire.Opcode, wire.Dtype, wire.Refusal):
+    for enumeration in (wire.Type, wire.Opcode, wire.NumberOpcode, wire.Dtype, wire.Refusal):
         lines += _enumeration(enumeration, "std::uint8_t")
     lines.append("// The fields of the Afflux header: type, and bytes from its start.")
     for field in wire.FIELDS:

@@ -42,6 +42,7 @@ __all__ = [
     "WORKERS_MAX",
     "Dtype",
     "Field",
+    "NumberOpcode",
     "Opcode",
     "Refusal",
     "Type",
@@ -92,6 +93,15 @@ class Opcode(IntEnum):
     """Signed minimum."""
     UMIN = 3
     """Unsigned minimum."""
+
+
+class NumberOpcode(IntEnum):
+    """Opcodes of version 2, for numbers of the header's dtype (docs/protocol_2.md, section 2)."""
+
+    MAX = 4
+    MIN = 5
+    SUM = 8
+    """The sum, times 2**-k, rounded once; k, 0 to 6, is added to the opcode."""
 
 
 class Dtype(IntEnum):

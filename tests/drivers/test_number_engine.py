@@ -1,0 +1,128 @@
+"""Golden workers of version 2 on the C++ engine: correctly rounded sums, whatever the way."""
+
+import random
+
+import numpy as np
+import pytest
+
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.control.tickets import JobTicket
+from afflux_hdl.contract import wire
+from afflux_sim.golden.frames import Endpoint, Packet, build_frame, parse_packet
+from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
+from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.worker import GoldenWorker
+from tests.support.drivers.virtual_job import (
+    ENGINE_ADDRESS,
+    ENGINE_MAC,
+    FIRST_ROUND,
+    KEY,
+    configure,
+    counters_of,
+    create_job,
+)
+from tests.support.golden_tensors import BITS, KINDS, bits_of, draw, reductions
+
+FLOATS = ("float32", "float16", "bfloat16")
+OPERATIONS = [(dtype, reduction) for dtype in FLOATS for reduction in reductions(dtype)]
+LANES, SLOTS = 3, 2
+
+
+def job_of(workers: int, shares: int = 1) -> tuple[SoftEngine, list[GoldenWorker]]:
+    engine = SoftEngine(numbers=True, shares=shares)
+    configure(engine)
+    address = ".".join(map(str, ENGINE_ADDRESS.to_bytes(4, "big")))
+    ticket = JobTicket(
+        address, wire.PORT, 1, KEY, FIRST_ROUND, workers, LANES, SLOTS, SLOTS + 1, "soft"
+    )
+    create_job(engine, ticket)
+    members = make_workers(
+        workers,
+        engine=Endpoint(ENGINE_MAC, address, wire.PORT),
+        job=1,
+        key=KEY,
+        round=FIRST_ROUND,
+        lanes=LANES,
+        slots=SLOTS,
+        numbers=True,
+    )
+    join_all(lambda frame: engine.play([frame]), members)
+    assert all(member.joined is not None and member.joined[8:9] == () for member in members)
+    return engine, members
+
+
+def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
+    columns = [bits_of(tensor, dtype).tolist() for tensor in tensors]
+    right = np.array(reduce_numbers(columns, dtype, reduction), dtype=BITS[dtype])
+    for result in results:
+        wrong = np.flatnonzero(bits_of(result, dtype) != right)
+        assert not wrong.size, f"{wrong[:10]}: {bits_of(result, dtype)[wrong[:10]]}"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_operation(workers: int, kind: str) -> None:
+    rng = np.random.default_rng(workers)
+    engine, members = job_of(workers, shares=1 + workers % 2)
+    for dtype, reduction in OPERATIONS:
+        for count in (5, 700, 1500):
+            tensors = [draw(rng, kind, dtype, count) for _ in members]
+            results = run_in_order(
+                lambda frame: engine.play([frame]), members, tensors, dtype, reduction
+            )
+            check(results, tensors, dtype, reduction)
+    assert counters_of(engine)["duplicates"] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_unkind_network(seed: int) -> None:
+    rng, choose = np.random.default_rng(seed), random.Random(seed)
+    engine, members = job_of(3)
+    for dtype, reduction in OPERATIONS[seed::3]:
+        tensors = [draw(rng, "mixed", dtype, 1500) for _ in members]
+        results = run_unkindly(
+            lambda frame: engine.play([frame]), members, tensors, dtype, reduction, choose=choose
+        )
+        check(results, tensors, dtype, reduction)
+    assert counters_of(engine)["duplicates"] > 0
+
+
+def test_what_doubles_hold_is_not_asked_for_again() -> None:
+    """Gradients take one operation, the whole range of exponents takes a second one."""
+    rng = np.random.default_rng(3)
+    for kind, operations in (("dense", 1), ("special", 1), ("mixed", 2)):
+        engine, members = job_of(4)
+        tensors = [draw(rng, kind, "float32", 3000) for _ in members]
+        results = run_in_order(
+            lambda frame, engine=engine: engine.play([frame]), members, tensors, "float32", "sum"
+        )
+        check(results, tensors, "float32", "sum")
+        assert {member.operation.number for member in members} == {operations - 1}, kind
+        assert counters_of(engine)["conflicts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("opcode", "dtype", "known"),
+    [
+        (opcode, dtype, 4 <= opcode <= 14 and opcode not in (6, 7) and 1 <= dtype <= 3)
+        for opcode in range(4, 16)
+        for dtype in range(8)
+    ],
+)
+def test_opcodes(opcode: int, dtype: int, known: bool) -> None:
+    engine, (member,) = job_of(1)
+    packet = Packet(
+        type=0,
+        opcode=opcode,
+        dtype=dtype,
+        job=1,
+        worker=0,
+        round=FIRST_ROUND,
+        key=KEY,
+        blocks={0: np.zeros(64, np.int32)},
+    )
+    sent = engine.play([build_frame(member.endpoint, member.engine, packet)])
+    assert counters_of(engine)["bad_type"] == (not known)
+    assert [(p.opcode, p.dtype) for p in map(parse_packet, sent)] == (
+        [(opcode, dtype)] if known else []
+    )
