@@ -27,6 +27,9 @@ from afflux_sim.golden.sums import add, bits_of_number, extreme, number_of_bits
 
 __all__ = ["AgainEncoding", "number_encoding_of", "reduce_numbers", "scale_of"]
 
+# The blocks that one operation brings again.
+AGAIN_BLOCKS = 1024
+
 
 def scale_of(reduction: str, workers: int) -> int:
     """Return k, by which a sum is scaled before it is rounded."""
@@ -119,7 +122,7 @@ class NumberEncoding(Encoding):
         if self._reduction in ("max", "min"):
             return None
         numbers = [block for block, result in sorted(self._results.items()) if result[0] == -1]
-        return AgainEncoding(self, numbers, rank) if numbers else None
+        return AgainEncoding(self, numbers[:AGAIN_BLOCKS], rank) if numbers else None
 
     def take_again(self, block: int, of_all_ranks: Sequence[Block]) -> None:
         """Take the blocks that all ranks sent for one that was not summed."""
@@ -135,10 +138,6 @@ class NumberEncoding(Encoding):
     @property
     def workers(self) -> int:
         return self._workers
-
-    @property
-    def dtype(self) -> str:
-        return self._dtype
 
     def _bits(self, block: int) -> list[int]:
         return elements_of_block(self._blocks[block], DTYPES[self._dtype])
@@ -158,10 +157,6 @@ class AgainEncoding(Encoding):
         self._results: dict[int, Block] = {}
 
     @property
-    def dtype(self) -> str:
-        return self.of.dtype
-
-    @property
     def shape(self) -> tuple[int, int]:
         """What stands for a shape in the fingerprint: how many blocks, and which."""
         listed = ",".join(map(str, self._numbers))
@@ -178,12 +173,15 @@ class AgainEncoding(Encoding):
     def store(self, block: int, exponent: int, result: Block) -> None:
         self._results[block] = result
 
-    def tensor(self) -> Tensor:
+    def finish(self) -> None:
+        """Put the sums of the ranks' blocks in their places; once all have come."""
         zeros = np.zeros(ELEMENTS, dtype=np.int32)
         n = self.of.workers
         for i, number in enumerate(self._numbers):
             ranks = [self._results.get(i * n + rank, zeros) for rank in range(n)]
             self.of.take_again(number, ranks)
+
+    def tensor(self) -> Tensor:
         return self.of.tensor()
 
 

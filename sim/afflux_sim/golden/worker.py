@@ -215,12 +215,13 @@ class GoldenWorker:
         if self.operation is None or self.error or not self.done:
             return False
         encoding, shape = self.operation.encoding, self.operation.shape
-        if not isinstance(encoding, NumberEncoding):
-            return False
-        again = encoding.again(self.rank)
+        if isinstance(encoding, AgainEncoding):
+            encoding.finish()
+            encoding = encoding.of
+        again = encoding.again(self.rank) if isinstance(encoding, NumberEncoding) else None
         if again is None:
             return False
-        self.start_share(np.empty(shape, np.int8), again.dtype, "again", again, (0, 1))
+        self.start_share(np.empty(shape, np.int8), "int32", "again", again, (0, 1))
         return True
 
     def miss(self) -> None:
