@@ -48,8 +48,8 @@ def check_promises(rows):
 @pytest.mark.long
 def test_a_quick_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
-    foreign = {"bench": "loop", "bytes": 1}
-    merge_rows(output, ["loop"], [foreign])
+    merge_rows(output, ["loop"], [{"bench": "loop", "bytes": 1}])
+    (foreign,) = read_rows(output)
     assert main(["--quick", "--output", str(output)]) == 0
     rows = read_rows(output)
     assert rows[0] == foreign
