@@ -177,6 +177,10 @@ bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between 
 	$(PY) -m benchmarks.training.schemes $(BENCH_ARGS)
 	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.to_loss
 
+.PHONY: benchmarks-age
+benchmarks-age: $(SETUP) ## which tables of figures in docs/ are older than the code that they measure
+	$(PY) -m benchmarks.report.age
+
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, and docs/cost.md; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)

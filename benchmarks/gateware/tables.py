@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from afflux.commands.bench.registry import Row
 from benchmarks.report import document
+from benchmarks.report.document import Table
 
 __all__ = ["TABLES", "render"]
 
@@ -34,7 +35,6 @@ def _span(values: Iterable[float], digits: int) -> str:
 
 def _line_rate(rows: list[Row]) -> str:
     """Show all numbers of workers and both orders in one line."""
-    rows = [r for r in rows if r["bench"] == "line_rate" and r["traffic"] == "full"]
     return _table(
         "bits | results | blocks | workers | `beats_per_cycle` in | out | `receive_stalls` | drops "
         "| payload in (Gbit/s)",
@@ -57,13 +57,6 @@ def _line_rate(rows: list[Row]) -> str:
 
 def _element_rates(rows: list[Row]) -> str:
     """Show ingested and reduced elements: 512 bits, full frames."""
-    rows = [
-        r
-        for r in rows
-        if r["bench"] == "line_rate"
-        and (r["traffic"], r["results"], r["blocks"]) == ("full", "unicast", "16")
-        and r["order"] == "back to back"
-    ]
     return _table(
         "bits | workers | ingested (M elements/s) | reduced (M elements/s)",
         (
@@ -92,7 +85,6 @@ def _port(rows: list[Row]) -> str:
                 str(r["receive_stalls"]),
             )
             for r in rows
-            if r["bench"] == "line_rate" and r["traffic"] == "port"
         ),
     )
 
@@ -114,13 +106,11 @@ def _duplicates(rows: list[Row]) -> str:
                 str(r["dropped"] - r.get("counter_duplicates", 0)),
             )
             for r in rows
-            if r["bench"] == "line_rate" and r["traffic"] == "duplicates"
         ),
     )
 
 
 def _latency(rows: list[Row]) -> str:
-    rows = [r for r in rows if r["bench"] == "latency"]
     return _table(
         "bits | blocks | workers | cycles | at the other phase | ns at the target clock",
         (
@@ -138,7 +128,6 @@ def _latency(rows: list[Row]) -> str:
 
 
 def _zero_skip(rows: list[Row]) -> str:
-    rows = [r for r in rows if r["bench"] == "zero_skip" and r["bus_bits"] == 512]
     cells = []
     for group in _groups(rows, "workers", "density", "overlap"):
         line = [str(group[0]["workers"]), f"{group[0]['density']:g}", group[0]["overlap"]]
@@ -160,13 +149,27 @@ def _zero_skip(rows: list[Row]) -> str:
 
 MARK = "figures"
 
+
+def _is_full(row: Row) -> bool:
+    return row["traffic"] == "full"
+
+
+def _is_full_unicast(row: Row) -> bool:
+    of = (row["results"], row["blocks"], row["order"])
+    return _is_full(row) and of == ("unicast", "16", "back to back")
+
+
+_ENGINE = ("hdl/afflux_hdl/engine", "hdl/afflux_hdl/lib")
+
 TABLES: document.Tables = {
-    "line_rate": _line_rate,
-    "element_rates": _element_rates,
-    "port": _port,
-    "duplicates": _duplicates,
-    "latency": _latency,
-    "zero_skip": _zero_skip,
+    "line_rate": Table("line_rate", _line_rate, _ENGINE, _is_full),
+    "element_rates": Table("line_rate", _element_rates, _ENGINE, _is_full_unicast),
+    "port": Table("line_rate", _port, _ENGINE, lambda row: row["traffic"] == "port"),
+    "duplicates": Table(
+        "line_rate", _duplicates, _ENGINE, lambda row: row["traffic"] == "duplicates"
+    ),
+    "latency": Table("latency", _latency, _ENGINE),
+    "zero_skip": Table("zero_skip", _zero_skip, _ENGINE, lambda row: row["bus_bits"] == 512),
 }
 
 

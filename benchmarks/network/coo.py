@@ -46,5 +46,5 @@ WORKLOAD = Workload(
     "coo",
     _PLANS,
     _side,
-    tables={"coo": table_of(_PLANS)},
+    tables={"coo": table_of(_PLANS, "host/afflux/sparse")},
 )

@@ -9,12 +9,22 @@ from benchmarks.network import costs
 from benchmarks.network.costs import stages_of, whole_of
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.document import Table
 
-__all__ = ["TABLES", "text_tables"]
+__all__ = ["BETWEEN_HOSTS", "TABLES", "text_tables"]
+
+BETWEEN_HOSTS = (
+    "drivers/native/aggregator",
+    "drivers/native/codec",
+    "drivers/native/datagrams",
+    "drivers/native/engine",
+    "drivers/native/worker",
+)
+"""The code on which every figure between hosts depends."""
 
 _TIMES_BY_TWO = 1.8
 
-Table = tuple[list[str], list[list[str]]]
+Cells = tuple[list[str], list[list[str]]]
 
 
 def text_tables(rows: list[Row]) -> str:
@@ -34,7 +44,7 @@ def _figures(rows: list[Row]) -> list[Row]:
 
 
 def _with_stages(rows: list[Row]) -> list[Row]:
-    found = [row for row in rows if row["bench"] == costs.NAME and "stage_scan_s" in row]
+    found = [row for row in rows if row["bench"] == costs.NAME and _has_stages(row)]
     return sorted(found, key=lambda row: int(row["lanes"]))
 
 
@@ -42,7 +52,7 @@ def _by_stage(
     rows: list[Row],
     stages: Callable[[Row], dict[str, float]],
     whole: Callable[[Row], float],
-) -> Table:
+) -> Cells:
     """Return nanoseconds and cycles for a byte: a line for each stage, columns for each packet."""
     known = _with_stages(rows)
     header = ["stage"]
@@ -62,7 +72,7 @@ def _by_stage(
     return header, list(lines.values())
 
 
-def _of_worker(rows: list[Row]) -> Table:
+def _of_worker(rows: list[Row]) -> Cells:
     return _by_stage(
         rows,
         lambda row: worker_stages(stages_of(row), whole_of(row).worker_calls),
@@ -70,7 +80,7 @@ def _of_worker(rows: list[Row]) -> Table:
     )
 
 
-def _of_aggregator(rows: list[Row]) -> Table:
+def _of_aggregator(rows: list[Row]) -> Cells:
     return _by_stage(
         rows,
         lambda row: aggregator_stages(stages_of(row), whole_of(row).aggregator_calls),
@@ -78,7 +88,7 @@ def _of_aggregator(rows: list[Row]) -> Table:
     )
 
 
-def _ports(rows: list[Row]) -> Table:
+def _ports(rows: list[Row]) -> Cells:
     header = ["who", "packets", *(f"{rate:g} Gbit/s" for rate in RATES_GBIT)]
     cells = []
     for row in _with_stages(rows):
@@ -94,7 +104,7 @@ def _ports(rows: list[Row]) -> Table:
     return header, cells
 
 
-def _threads(rows: list[Row]) -> Table:
+def _threads(rows: list[Row]) -> Cells:
     header = ["packets", "slots", "one thread: ns for a byte", "calls for a MB"]
     header += ["two threads: ns for a byte", "calls for a MB", "handed over"]
     header += ["times as much by two", "wanted"]
@@ -124,7 +134,7 @@ def _mark(reached: bool) -> str:
     return "✓" if reached else "✗"
 
 
-_TITLED: dict[str, Callable[[list[Row]], Table]] = {
+_TITLED: dict[str, Callable[[list[Row]], Cells]] = {
     "A byte at a rank, by stage": _of_worker,
     "A byte at an aggregator, by stage": _of_aggregator,
     "Cores that a full port takes, with all offloads and with none": _ports,
@@ -132,13 +142,22 @@ _TITLED: dict[str, Callable[[list[Row]], Table]] = {
 }
 
 
-def _shown(table: Callable[[list[Row]], Table]) -> Callable[[list[Row]], str]:
-    return lambda rows: document.markdown(*table(_figures(rows)))
+def _has_stages(row: Row) -> bool:
+    return "stage_scan_s" in row
+
+
+def _of_rows(cells: Callable[[list[Row]], Cells], *, stages: bool = True) -> Table:
+    return Table(
+        costs.NAME,
+        lambda rows: document.markdown(*cells(rows)),
+        ("drivers/native/costs", *BETWEEN_HOSTS),
+        lambda row: _has_stages(row) is stages,
+    )
 
 
 TABLES: document.Tables = {
-    "worker_stages": _shown(_of_worker),
-    "aggregator_stages": _shown(_of_aggregator),
-    "ports": _shown(_ports),
-    "threads": _shown(_threads),
+    "worker_stages": _of_rows(_of_worker),
+    "aggregator_stages": _of_rows(_of_aggregator),
+    "ports": _of_rows(_ports),
+    "threads": _of_rows(_threads, stages=False),
 }

@@ -12,6 +12,7 @@ from benchmarks.network import cost_tables
 from benchmarks.network.cases import PLANS, Case, Plan
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.document import Table
 from benchmarks.report.durations import duration
 
 __all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table"]
@@ -124,9 +125,25 @@ def _with_reason(title: str, row: Row) -> str:
     return f"{title} (not measured: {row['not_measured']})" if row.get("not_measured") else title
 
 
-def _figures(rows: list[Row]) -> list[Row]:
-    """Return those that are not of a quick run."""
-    return [row for row in rows if row["bench"] == "network" and not row.get("quick")]
+def _of_cases(
+    make: Callable[[list[Row]], str],
+    shown: Callable[[Plan, Case], bool],
+    plans: Sequence[Plan] = PLANS,
+    also: Sequence[str] = (),
+) -> Table:
+    """Return a table of the cases that are shown, with what it measures beside the native code."""
+    cases = {(plan.setup.name, case.name) for plan in plans for case in plan.cases
+             if shown(plan, case)}  # fmt: skip
+    return Table(
+        "network",
+        make,
+        (*cost_tables.BETWEEN_HOSTS, "host/afflux/group", *also),
+        lambda row: (row["setup"], row["case"]) in cases,
+    )
+
+
+def _is_step(_: Plan, case: Case) -> bool:
+    return case.kind == "step"
 
 
 def _steps(rows: list[Row]) -> str:
@@ -135,9 +152,7 @@ def _steps(rows: list[Row]) -> str:
     header += ["communication", "that of Gloo", "times as fast in it", "CPU", "CPU of Gloo"]
     header += ["CPU of the aggregator", "wrong"]
     lines = []
-    for plan, case, row in in_order(_figures(rows)):
-        if case.kind != "step":
-            continue
+    for plan, case, row in in_order(rows):
         what, who, ours, gloo, times, *_, cpu, cpu_gloo, cpu_aggregator, wrong = _line(case, row)
         alone = row.get("alone_s", 0.0)
         # A step's time beyond its computing: the communication that shows.
@@ -149,25 +164,28 @@ def _steps(rows: list[Row]) -> str:
     return document.markdown(header, lines)
 
 
-def table_of(plans: Sequence[Plan]) -> Callable[[list[Row]], str]:
-    """Return what makes the table of these plans, with a setup's title if there are several.
+def table_of(plans: Sequence[Plan], *also: str) -> Table:
+    """Return the table of these plans, with a setup's title if there are several.
 
     Contenders that setups have beside Gloo follow it, each with the times as fast as it.
+
+    Args:
+        plans: Of which it shows all but steps of training.
+        also: Paths of code on which the figures depend, beside those of all figures between hosts.
     """
     beside = list(dict.fromkeys(name for plan in plans for name in plan.setup.beside))
 
     def table(rows: list[Row]) -> str:
         lines = []
-        for plan, case, row in in_order(_figures(rows), plans):
-            if case.kind != "step":
-                first, *others = _line(case, row)
-                title = first if len(plans) == 1 else f"{plan.setup.title}: {first}"
-                added = [cell for name in beside for cell in _of_contender(name, row)]
-                lines.append([_with_reason(title, row), *others, *added])
+        for plan, case, row in in_order(rows, plans):
+            first, *others = _line(case, row)
+            title = first if len(plans) == 1 else f"{plan.setup.title}: {first}"
+            added = [cell for name in beside for cell in _of_contender(name, row)]
+            lines.append([_with_reason(title, row), *others, *added])
         titles = [title for name in beside for title in (_spaced(name), "times as fast as it")]
         return document.markdown([*_HEADER, *titles], lines)
 
-    return table
+    return _of_cases(table, lambda plan, case: not _is_step(plan, case), plans, also)
 
 
 def _of_contender(name: str, row: Row) -> list[str]:
@@ -179,18 +197,17 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _of_setups(*names: str) -> Callable[[list[Row]], str]:
+def _of_setups(*names: str) -> Table:
     return table_of([plan for plan in PLANS if plan.setup.name in names])
 
 
 def _beside_itself(rows: list[Row]) -> str:
-    """Return the table of the setups that have a reference."""
+    """Return the table of the setups that have a reference; rows of those too."""
     header = ["what", "who sums", "Afflux", "of its speed otherwise", "Gloo", "times as fast"]
-    figures = _figures(rows)
     lines = []
-    for plan, case, row in in_order(figures):
+    for plan, case, row in in_order(rows):
         if plan.setup.reference:
-            share = _of_reference(plan, row, figures)
+            share = _of_reference(plan, row, rows)
             what, who, ours, gloo, times, *_ = _line(case, row)
             told = f"{share:.2f} ({_REFERENCES[plan.setup.reference]})" if share else "–"
             title = _with_reason(f"{plan.setup.title}: {what}", row)
@@ -213,10 +230,13 @@ def _beside_mpi(rows: list[Row]) -> str:
                 _time(row.get("afflux_cpu_s")),
                 _time(row.get("mpi_cpu_s")),
             ]
-            for plan, case, row in in_order(_figures(rows))
-            if plan.setup.with_mpi
+            for _, case, row in in_order(rows)
         ],
     )
+
+
+def _is_compared(plan: Plan, _: Case) -> bool:
+    return bool(plan.setup.reference) or plan.setup.name in _REFERENCES
 
 
 MARK = "network figures"
@@ -225,11 +245,11 @@ TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
     "fast": _of_setups("ten", "ten_two", "twenty_five_two"),
-    "steps": _steps,
+    "steps": _of_cases(_steps, _is_step, also=["host/afflux/sparse"]),
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "interfaces": _of_setups("interfaces"),
-    "losses": _beside_itself,
-    "mpi": _beside_mpi,
+    "losses": _of_cases(_beside_itself, _is_compared),
+    "mpi": _of_cases(_beside_mpi, lambda plan, _: plan.setup.with_mpi),
     **cost_tables.TABLES,
 }
 

@@ -49,5 +49,5 @@ WORKLOAD = Workload(
     "top_k",
     _PLANS,
     _side,
-    tables={"top_k": table_of(_PLANS)},
+    tables={"top_k": table_of(_PLANS, "host/afflux/sparse", "host/afflux/compressors")},
 )

@@ -3,12 +3,12 @@
 `benchmarks.network.workloads` names these files; `make bench-sparse` runs their plans.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from afflux.commands.bench.registry import Row
 from benchmarks.network.cases import Case, Plan
 from benchmarks.network.topologies import NetworkSession
+from benchmarks.report.document import Tables
 from benchmarks.report.sides import Side
 
 __all__ = ["Workload"]
@@ -23,10 +23,10 @@ class Workload:
         plans: Its networks, each with a name of its own, and their cases.
         side: Makes what a rank does in a case as a contender: "gloo", a topology, or one of those
             that the setup has beside them.
-        tables: Functions that make its tables in documents, by names that no other workload has.
+        tables: Its tables in documents, by names that no other workload has.
     """
 
     kind: str
     plans: tuple[Plan, ...]
     side: Callable[[NetworkSession, Case, str], Side]
-    tables: Mapping[str, Callable[[list[Row]], str]] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)

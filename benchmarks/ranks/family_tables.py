@@ -1,15 +1,20 @@
 """Tables of the families' figures, for the terminal and for the documents."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.families import FAMILIES
 from benchmarks.ranks.family import Family, FamilyCase
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.document import Table
 from benchmarks.report.durations import duration
 
-__all__ = ["FAMILY_TABLES", "family_table"]
+__all__ = ["FAMILY_TABLES", "MEASURED", "family_table"]
+
+MEASURED = ("drivers/native/shared", "host/afflux/adapters", "host/afflux/group")
+"""The code on which figures between ranks of one host depend."""
 
 _HEADERS = {
     "collectives": ["floor", "times the floor"],
@@ -101,9 +106,8 @@ def _number(row: Row, key: str, form: str = ".2f") -> str:
 
 
 def _table_of(family: Family, rows: list[Row]) -> str:
-    figures = [row for row in rows if not row.get("quick")]
     lines = []
-    for case, row in _with_case(family, figures):
+    for case, row in _with_case(family, rows):
         line = _line(family, case, row)
         if said := _not_there(row):
             line[0] += f" ({said})"
@@ -112,6 +116,6 @@ def _table_of(family: Family, rows: list[Row]) -> str:
 
 
 FAMILY_TABLES: document.Tables = {
-    name: lambda rows, family=family: _table_of(family, rows)  # type: ignore[misc]
+    name: Table(family.bench, partial(_table_of, family), MEASURED)
     for name, family in FAMILIES.items()
 }

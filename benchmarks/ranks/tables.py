@@ -8,9 +8,10 @@ import sys
 
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.cases import CASES, DDP_OVERHEAD_WANTED, Case
-from benchmarks.ranks.family_tables import FAMILY_TABLES
+from benchmarks.ranks.family_tables import FAMILY_TABLES, MEASURED
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.document import Table
 from benchmarks.report.durations import duration
 
 __all__ = ["TABLES", "render", "text_table"]
@@ -71,13 +72,8 @@ def _speed_line(case: Case, row: Row) -> list[str]:
     ]
 
 
-def _figures(rows: list[Row]) -> list[Row]:
-    """Return those of the host that are not of a quick run."""
-    return [row for row in rows if row["bench"] == "host" and not row.get("quick")]
-
-
 def _speed(rows: list[Row]) -> str:
-    lines = [_speed_line(case, row) for case, row in _with_case(_figures(rows))]
+    lines = [_speed_line(case, row) for case, row in _with_case(rows)]
     return document.markdown(_HEADER, lines)
 
 
@@ -93,8 +89,7 @@ def _steps(rows: list[Row]) -> str:
                 duration(row["gloo_s"]),
                 f"{row['ratio']:.2f}",
             ]
-            for row in _figures(rows)
-            if row["case"] == "ddp_step"
+            for row in rows
         ],
     )
 
@@ -112,17 +107,21 @@ def _codec(rows: list[Row]) -> str:
                 f"{row['cpu_ratio']:.2f}",
             ]
             for row in rows
-            if row["bench"] == "codec"
         ],
     )
 
 
 MARK = "host figures"
 
+
+def _is_step(row: Row) -> bool:
+    return row["case"] == "ddp_step"
+
+
 TABLES: document.Tables = {
-    "speed": _speed,
-    "ddp_step": _steps,
-    "codec": _codec,
+    "speed": Table("host", _speed, MEASURED, lambda row: not _is_step(row)),
+    "ddp_step": Table("host", _steps, MEASURED, _is_step),
+    "codec": Table("codec", _codec, ("drivers/native/codec", "drivers/native/packet")),
     **FAMILY_TABLES,
 }
 

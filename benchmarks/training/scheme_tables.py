@@ -12,6 +12,7 @@ from functools import partial
 from afflux.commands.bench.registry import Row
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.document import Table
 from benchmarks.training import to_loss_tables
 from benchmarks.training.plans import DENSE
 from benchmarks.training.smoothing import first_at, last_mean
@@ -91,8 +92,7 @@ def _lines(task: str, rows: Sequence[Row]) -> list[list[str]]:
     # Of a model that has two names the trainings of the other are as many more seeds.
     spread = [
         row for row in rows
-        if row["bench"] == _CONVERGENCE and row["scheme"] == DENSE
-        and row["task"] in (task, _TWINS.get(task, task))
+        if row["bench"] == _CONVERGENCE and row["scheme"] == DENSE and _of_task(task, row)
     ]  # fmt: skip
     schemes = dict.fromkeys(row["scheme"] for row in of_task)
     return [
@@ -149,9 +149,19 @@ def _table(task: str, rows: list[Row]) -> str:
     return document.markdown(_HEADER, _lines(task, rows))
 
 
+def _of_task(task: str, row: Row) -> bool:
+    return row["task"] in (task, _TWINS.get(task, task))
+
+
+_SCHEMES = ("host/afflux/compressors", "host/afflux/schemes")
+_BETWEEN_HOSTS = ("drivers/native/aggregator", "drivers/native/engine", "drivers/native/worker")
+
 TABLES: document.Tables = {
-    **{name: partial(_table, name) for name in TASKS},
-    "to_loss": to_loss_tables.table,
+    **{
+        name: Table(_CONVERGENCE, partial(_table, name), _SCHEMES, partial(_of_task, name))
+        for name in TASKS
+    },
+    "to_loss": Table("to_loss", to_loss_tables.table, (*_BETWEEN_HOSTS, *_SCHEMES)),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from afflux.commands.bench.registry import Row
 from benchmarks.report import document
+from benchmarks.report.document import Table
 from benchmarks.training import accuracy, loop, wire_bytes
 
 __all__ = ["TABLES", "main"]
@@ -39,7 +40,6 @@ def _loop(rows: list[Row]) -> str:
                 str(row["wrong"]),
             ]
             for row in rows
-            if row["bench"] == loop.NAME
         ],
     )
 
@@ -51,7 +51,7 @@ def _accuracy(rows: list[Row]) -> str:
 
 def _errors(rows: list[Row]) -> Iterator[list[str]]:
     for name, title in _DATA.items():
-        of_data = [row for row in rows if (row["bench"], row.get("data")) == (accuracy.NAME, name)]
+        of_data = [row for row in rows if row["data"] == name]
         for at, row in enumerate(of_data):
             smaller = row["rms_ratio_smaller_half"]
             yield [
@@ -71,12 +71,18 @@ def _wire_bytes(rows: list[Row]) -> str:
         [
             [str(row["workers"]), f"{row['density']:g}", *(f"{row[name]:.3f}" for name in names)]
             for row in rows
-            if row["bench"] == wire_bytes.NAME
         ],
     )
 
 
-TABLES: document.Tables = {"loop": _loop, "accuracy": _accuracy, "wire_bytes": _wire_bytes}
+_SOFT = ("drivers/native/codec", "drivers/native/engine", "drivers/native/worker")
+_ENGINE = ("hdl/afflux_hdl/engine", "sim/afflux_sim/rtl")
+
+TABLES: document.Tables = {
+    "loop": Table(loop.NAME, _loop, (*_SOFT, *_ENGINE)),
+    "accuracy": Table(accuracy.NAME, _accuracy, _SOFT),
+    "wire_bytes": Table(wire_bytes.NAME, _wire_bytes, _SOFT),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -17,14 +17,13 @@ _WAYS = {"gloo": "Gloo", "auto": "Afflux, no address given", "udp": "Afflux, agg
 
 def table(rows: list[Row]) -> str:
     """Show times to the same loss, Gloo's beside each."""
-    found = [row for row in rows if row["bench"] == "to_loss"]
     order = {name: number for number, name in enumerate(TASKS)}
     places = sorted(
-        {(order[row["task"]], row["task"], -row["rate_gbit"]) for row in found},
+        {(order[row["task"]], row["task"], -row["rate_gbit"]) for row in rows},
     )
     cells = []
     for _, task, rate in places:
-        here = [row for row in found if (row["task"], row["rate_gbit"]) == (task, -rate)]
+        here = [row for row in rows if (row["task"], row["rate_gbit"]) == (task, -rate)]
         here.sort(key=lambda row: (list(_WAYS).index(row["way"]), row["scheme"]))
         gloo = [row for row in here if row["way"] == "gloo" and row.get("reached")]
         cells += [_line(row, gloo) for row in here]

@@ -556,7 +556,9 @@ def test_documents_are_renewed():
     text = "a\n<!-- host figures: speed -->\nold\n<!-- end figures -->\nb\n"
     text += "<!-- figures: latency -->\nkept\n<!-- end figures -->\n"
     text += "<!-- host figures: codec -->\n<!-- end figures -->\n"
-    renewed = tables.render(text, [*host_rows(), codec_row()])
+    about = {"measured_at": "2026-11-28T12:00:00+00:00", "commit": "0123abcd"}
+    rows = [row | about for row in (*host_rows(), codec_row())]
+    renewed = tables.render(text, rows)
     assert "| into packets | float32 | avx2 | 10.00 | 0.81 |" in renewed
     assert "old" not in renewed
     assert "| 100 MB dense | 2 | 20.0 ms | 80.0 ms | 4.00 | 10.0 ms | 2.00 |" in renewed
@@ -565,7 +567,7 @@ def test_documents_are_renewed():
     steps = tables.TABLES["ddp_step"](host_rows())
     assert "| 2 | 25 MiB | 20.0 ms | 80.0 ms | 4.00 |" in steps
     assert "kept" in renewed
-    assert tables.render(renewed, [*host_rows(), codec_row()]) == renewed
+    assert tables.render(renewed, rows) == renewed
 
 
 def test_the_document_has_places_for_all_tables():

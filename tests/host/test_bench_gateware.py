@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from afflux.commands.bench.registry import SCHEMA
 from afflux_hdl.engine.engine import Engine
 from benchmarks.gateware import tables
 from benchmarks.gateware.__main__ import BENCHES, main
+from benchmarks.report import stamp
 from benchmarks.report.figures import merge_rows, read_rows
 
 # "30 cycles, whatever its size and the width of the bus".
@@ -48,8 +50,8 @@ def check_promises(rows):
 @pytest.mark.long
 def test_a_quick_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
-    foreign = {"bench": "loop", "bytes": 1}
-    merge_rows(output, ["loop"], [foreign])
+    merge_rows(output, ["loop"], [{"bench": "loop", "bytes": 1}])
+    (foreign,) = read_rows(output)
     assert main(["--quick", "--output", str(output)]) == 0
     rows = read_rows(output)
     assert rows[0] == foreign
@@ -103,6 +105,20 @@ def test_the_promises_can_be_broken(name, change):
     check_promises(rows.values())
     with pytest.raises(AssertionError):
         check_promises([rows[name] | change])
+
+
+def test_rows_have_the_date_of_who_measured_them(tmp_path: Path):
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps({"schema": SCHEMA, "rows": [{"bench": "undated"}]}))
+    dated = {"bench": "old", "measured_at": "2026-11-21T04:00:00+00:00", "commit": "0123abcd"}
+    merge_rows(path, ["old"], [dated])
+    # A suite writes the rows that stay again, beside its new ones.
+    merge_rows(path, ["new", "undated"], [*read_rows(path)[:1], {"bench": "new"}])
+    old, undated, new = read_rows(path)
+    assert old == dated
+    assert undated == {"bench": "undated", "measured_at": "", "commit": ""}
+    assert new == {"bench": "new", **stamp.now()}
+    assert new["measured_at"] > dated["measured_at"]
 
 
 def test_a_file_of_another_schema_is_not_kept(tmp_path: Path):

@@ -8,14 +8,17 @@ import torch
 
 from benchmarks.network.overlap import as_text, rows_of
 from benchmarks.network.overlap_rank import CONTENDERS, layers, network
+from benchmarks.network.overlap_tables import TABLES
+from tests.support.checkout import ROOT
 
+STATISTICS = {"layers": "layers", "exposed_s": 0.6, "rounds": 12}
 FOUND = {
     "bytes": 1000,
     "alone": {"runs_s": [0.3, 0.3, 0.9], "wrong": 0},
     "gloo": {"runs_s": [0.8, 0.7, 0.7], "wrong": 0},
     "own": {"runs_s": [0.5, 0.5, 0.4], "wrong": 0},
-    "arrival": {"runs_s": [0.4, 0.4, 0.4], "wrong": 1, "statistics": {"layers": "of arrival"}},
-    "priorities": {"runs_s": [0.35, 0.3, 0.4], "wrong": 0, "statistics": {"layers": "layers"}},
+    "arrival": {"runs_s": [0.4, 0.4, 0.4], "wrong": 1, "statistics": STATISTICS},
+    "priorities": {"runs_s": [0.35, 0.3, 0.4], "wrong": 0, "statistics": STATISTICS},
 }
 
 
@@ -29,6 +32,17 @@ def test_exposed_is_what_a_step_takes_beyond_computing():
     assert rows["priorities"]["times_gloo"] == pytest.approx(2.0)
     text = as_text(list(rows.values()))
     assert "WRONG" in text and text.endswith("layers")
+
+
+def test_the_document_has_a_place_for_its_table():
+    given = argparse.Namespace(quick=False, hosts=4, gbit=1.0, message=10, forward=0.1)
+    page = (ROOT / "docs" / "schemes" / "mlsl.md").read_text(encoding="utf-8")
+    header, _, *lines = TABLES["ways"](rows_of(FOUND, given)).splitlines()
+    assert f"<!-- overlap figures: ways -->\n{header}\n" in page
+    assert lines[0] == "| no communication | 300 ms | – | – | 2.33 | – |"
+    assert lines[-1] == (
+        "| messages by priority, steps deferred | 350 ms | 50 ms | 0.25 | 2.00 | 50 ms |"
+    )
 
 
 def test_the_network_has_vgg_16s_shares():

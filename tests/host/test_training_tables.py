@@ -2,6 +2,7 @@
 
 import re
 
+from afflux.commands.bench.registry import Row
 from benchmarks.report import document
 from benchmarks.training.tables import TABLES
 from tests.support.checkout import ROOT
@@ -24,6 +25,7 @@ ROWS = [
     ),
     {"bench": "wire_bytes", "workers": 4, "density": 0.4, **SENT},
 ]
+MEASURED = {"measured_at": "2026-11-28T12:00:00+00:00", "commit": "0123abcd"}
 LINES = {
     "loop": [
         "| rtl, 512 bits | 4 MB | 0.500 s | 8 MB/s | 289 k | 0.58 M | 0 |",
@@ -45,7 +47,8 @@ def test_a_table_has_a_line_for_each_row():
 def test_the_document_has_a_place_with_these_columns_for_each_table():
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"<!-- training figures: (\w+) -->", page)) == sorted(TABLES)
-    renewed = document.render(page, "training figures", TABLES, ROWS)
+    rows = [row | MEASURED for row in ROWS]
+    renewed = document.render(page, "training figures", TABLES, rows)
     for name, table in TABLES.items():
         header = table([]).splitlines()[0]
         assert f"<!-- training figures: {name} -->\n{header}\n" in page
@@ -54,6 +57,18 @@ def test_the_document_has_a_place_with_these_columns_for_each_table():
 
 def test_a_table_that_no_row_is_for_stays():
     page = "<!-- figures: kept -->\n| a |\n|---|\n| 1 |\n<!-- end figures -->"
-    tables = {"kept": lambda rows: document.markdown(["a"], [[row["a"]] for row in rows])}
-    assert document.render(page, "figures", tables, []) == page
-    assert "| 2 |" in document.render(page, "figures", tables, [{"a": "2"}])
+    made = document.Table(
+        "some",
+        lambda rows: document.markdown(["a"], [[row["a"]] for row in rows]),
+        ("hdl", "sim"),
+        lambda row: row["a"] != "3",
+    )
+    rows: list[Row] = [{"bench": "other"}, {"bench": "some", "a": "3"}]
+    rows.append({"bench": "some", "a": "4", "quick": True})
+    assert document.render(page, "figures", {"kept": made}, rows) == page
+    rows.append({"bench": "some", "a": "2", **MEASURED})
+    renewed = document.render(page, "figures", {"kept": made}, rows)
+    line = "Measured 2026-11-28 at `0123abcd`, code of `hdl`, `sim`."
+    assert f"\n|---|\n| 2 |\n\n{line}\n<!-- end figures -->" in renewed
+    # One line, however often it is renewed.
+    assert document.render(renewed, "figures", {"kept": made}, rows) == renewed

@@ -64,7 +64,7 @@ def _overlap(documents: Documents) -> Any:
         "synthetic. Milliseconds, and exposed communication.",
         3.2,
     )
-    rows = documents.table("schemes/mlsl.md", "overlap figures")
+    rows = documents.table("schemes/mlsl.md", "overlap figures: ways")
     for at, row in enumerate(rows):
         step = milliseconds(row["step"])
         exposed = 0.0 if row["exposed"] == "–" else milliseconds(row["exposed"])
