@@ -9,7 +9,13 @@ from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.control.tickets import JobTicket
 from afflux_hdl.contract import wire
 from afflux_sim.golden.frames import Endpoint, Packet, build_frame, parse_packet
-from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
+from afflux_sim.golden.network import (
+    Receive,
+    join_all,
+    make_workers,
+    run_in_order,
+    run_unkindly,
+)
 from afflux_sim.golden.number_encoding import reduce_numbers
 from afflux_sim.golden.worker import GoldenWorker
 from tests.support.drivers.virtual_job import (
@@ -46,9 +52,13 @@ def job_of(workers: int, shares: int = 1) -> tuple[SoftEngine, list[GoldenWorker
         slots=SLOTS,
         numbers=True,
     )
-    join_all(lambda frame: engine.play([frame]), members)
+    join_all(receiving(engine), members)
     assert all(member.joined is not None and member.joined[8:9] == () for member in members)
     return engine, members
+
+
+def receiving(engine: SoftEngine) -> Receive:
+    return lambda frame: engine.play([frame])
 
 
 def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
@@ -67,9 +77,7 @@ def test_every_operation(workers: int, kind: str) -> None:
     for dtype, reduction in OPERATIONS:
         for count in (5, 700, 1500):
             tensors = [draw(rng, kind, dtype, count) for _ in members]
-            results = run_in_order(
-                lambda frame: engine.play([frame]), members, tensors, dtype, reduction
-            )
+            results = run_in_order(receiving(engine), members, tensors, dtype, reduction)
             check(results, tensors, dtype, reduction)
     assert counters_of(engine)["duplicates"] == 0
 
@@ -80,9 +88,7 @@ def test_an_unkind_network(seed: int) -> None:
     engine, members = job_of(3)
     for dtype, reduction in OPERATIONS[seed::3]:
         tensors = [draw(rng, "mixed", dtype, 1500) for _ in members]
-        results = run_unkindly(
-            lambda frame: engine.play([frame]), members, tensors, dtype, reduction, choose=choose
-        )
+        results = run_unkindly(receiving(engine), members, tensors, dtype, reduction, choose=choose)
         check(results, tensors, dtype, reduction)
     assert counters_of(engine)["duplicates"] > 0
 
@@ -93,9 +99,7 @@ def test_what_doubles_hold_is_not_asked_for_again() -> None:
     for kind, operations in (("dense", 1), ("special", 1), ("mixed", 2)):
         engine, members = job_of(4)
         tensors = [draw(rng, kind, "float32", 3000) for _ in members]
-        results = run_in_order(
-            lambda frame, engine=engine: engine.play([frame]), members, tensors, "float32", "sum"
-        )
+        results = run_in_order(receiving(engine), members, tensors, "float32", "sum")
         check(results, tensors, "float32", "sum")
         assert {member.operation.number for member in members} == {operations - 1}, kind
         assert counters_of(engine)["conflicts"] == 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +28,7 @@ class BehindMac(SoftEngine):
     Frames that the MAC marks as bad never reach the software engine; they are counted here.
     """
 
-    def __init__(self, **build: int) -> None:
+    def __init__(self, **build: Any) -> None:
         super().__init__(**build)
         self._bad: list[bytes] = []
         self._latched = 0

@@ -123,6 +123,8 @@ class Operation(_native.Operation):
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
         host: The contributions of the other ranks of the session.
+        numbers: Whether the elements' own bytes travel (docs/protocol_2.md). Then blocks that
+            `not_summed` names are yet to come, by `Again`.
 
     Attributes:
         description: The operation.
@@ -145,6 +147,7 @@ class Operation(_native.Operation):
         slots: int | None = None,
         result: NDArray[Any] | None = None,
         host: HostPiece = _NO_OTHERS,
+        numbers: bool = False,
     ) -> None:
         _check(elements, dtype, reduction, (len(elements),) if host.partial else shape)
         others = host.others
@@ -170,6 +173,7 @@ class Operation(_native.Operation):
             list(others),
             list(host.exponents),
             host.mirror,
+            numbers,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:

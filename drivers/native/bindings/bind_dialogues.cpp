@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
@@ -15,9 +16,11 @@
 #include <vector>
 
 #include "bindings/parts.hpp"
+#include "worker/fingerprint.hpp"
 #include "worker/join.hpp"
 #include "worker/operation.hpp"
 #include "worker/session.hpp"
+#include "worker/side_by_side.hpp"
 
 namespace nb = nanobind;
 
@@ -53,16 +56,17 @@ struct Host {
 class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host)
-        : Operation(session, to_tensor(session, elements, result, dtype, op, host), fingerprint,
-                    share, slots),
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host,
+                   bool numbers)
+        : Operation(session, to_tensor(session, elements, result, dtype, op, host, numbers),
+                    fingerprint, share, slots),
           elements_(std::move(elements)),
           result_(std::move(result)),
           host_(std::move(host)) {}
 
-  private:
     static worker::Tensor to_tensor(const Session& session, const Elements& elements,
-                                    const Result& result, int dtype, int op, const Host& host) {
+                                    const Result& result, int dtype, int op, const Host& host,
+                                    bool numbers) {
         worker::Tensor tensor{
             .dtype = static_cast<codec::Dtype>(dtype),
             .op = static_cast<codec::Op>(op),
@@ -70,6 +74,7 @@ class BoundOperation final : public worker::Operation {
             .count = elements.shape(0),
             .elements = elements.data(),
             .result = result.data(),
+            .numbers = numbers,
         };
         const std::size_t bytes = codec::size_of(tensor.dtype);
         if (elements.itemsize() != bytes || result.itemsize() != bytes ||
@@ -104,9 +109,43 @@ class BoundOperation final : public worker::Operation {
         return tensor;
     }
 
+  private:
     Elements elements_;
     Result result_;
     Host host_;
+};
+
+// What the operation below works on, which must be there before it.
+struct AgainWords {
+    AgainWords(const Session& session, const worker::Tensor& tensor,
+               const std::vector<std::size_t>& blocks)
+        : again(tensor, session.job.rank, blocks) {}
+
+    worker::Again again;
+};
+
+// An operation that brings blocks which an aggregator could not sum.
+class BoundAgain final : private AgainWords, public worker::Operation {
+  public:
+    BoundAgain(Session& session, Elements elements, Result result, int dtype, int op,
+               const std::vector<std::size_t>& blocks, worker::Share share, std::size_t slots)
+        : AgainWords(session,
+                     BoundOperation::to_tensor(session, elements, result, dtype, op, {}, true),
+                     blocks),
+          Operation(session, again.on_wire(), worker::fingerprint(session.number, again.text()),
+                    share, slots, true),
+          text_(std::to_string(session.number) + again.text()),
+          elements_(std::move(elements)),
+          result_(std::move(result)) {}
+
+    std::size_t blocks() const { return again.size(); }
+    const std::string& text() const { return text_; }
+    void finish() const { again.finish(); }
+
+  private:
+    std::string text_;
+    Elements elements_;
+    Result result_;
 };
 
 void copy_marked(const Result& from, const Result& marks, const Result& out) {
@@ -173,6 +212,8 @@ void bind_dialogues(nb::module_& module) {
                      "Bitmap of the workers whose contributions are missing.")
         .def_prop_ro("vanishing", &worker::Operation::vanishing,
                      "Bytes of the longest packet that never arrives, or 0.")
+        .def("not_summed", &worker::Operation::not_summed,
+             "Return the numbers of the blocks that the aggregator could not sum; once it is over.")
         .def("waits_above", &worker::Operation::waits_above,
              "Return whether the aggregator waits for its parent.");
 
@@ -183,16 +224,33 @@ void bind_dialogues(nb::module_& module) {
             [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
                int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
                std::size_t slots, std::vector<Elements> others, std::vector<Elements> exponents,
-               std::optional<std::pair<Result, Result>> mirror) {
-                new (self)
-                    BoundOperation(session, std::move(elements), std::move(result), dtype, op,
-                                   fingerprint, {share.first, share.second}, slots,
-                                   {std::move(others), std::move(exponents), std::move(mirror)});
+               std::optional<std::pair<Result, Result>> mirror, bool numbers) {
+                new (self) BoundOperation(
+                    session, std::move(elements), std::move(result), dtype, op, fingerprint,
+                    {share.first, share.second}, slots,
+                    {std::move(others), std::move(exponents), std::move(mirror)}, numbers);
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
             nb::arg("slots"), nb::arg("others") = std::vector<Elements>{},
-            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none());
+            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none(),
+            nb::arg("numbers") = false);
+
+    nb::class_<BoundAgain, worker::Operation>(
+        module, "Again", "An operation that brings blocks which an aggregator could not sum.")
+        .def(
+            "__init__",
+            [](BoundAgain* self, Session& session, Elements elements, Result result, int dtype,
+               int op, const std::vector<std::size_t>& blocks,
+               std::pair<std::size_t, std::size_t> share, std::size_t slots) {
+                new (self) BoundAgain(session, std::move(elements), std::move(result), dtype, op,
+                                      blocks, {share.first, share.second}, slots);
+            },
+            nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
+            nb::arg("dtype"), nb::arg("op"), nb::arg("blocks"), nb::arg("share"), nb::arg("slots"))
+        .def_prop_ro("blocks", &BoundAgain::blocks, "How many of the blocks it brings.")
+        .def_prop_ro("text", &BoundAgain::text, "The fields that the ranks compare.")
+        .def("finish", &BoundAgain::finish, "Put the sums into the result, once it is over.");
     module.def("copy_marked", &copy_marked, nb::arg("source"), nb::arg("marks"), nb::arg("target"),
                "Copy the blocks of elements whose marks are not 0.");
 }

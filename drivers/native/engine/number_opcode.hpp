@@ -8,7 +8,7 @@
 
 namespace afflux::engine {
 
-// What a packet asks for, taken from its header.
+// Opcode and dtype of a packet, taken from its header.
 class NumberOpcode {
   public:
     explicit NumberOpcode(wire::OpcodeDtype opcode_dtype) : value_(opcode_dtype) {}

@@ -29,11 +29,23 @@ struct Tensor {
     std::vector<Other> others{};
     // The same.
     Mirror mirror{};
+    // Whether its own bytes travel, as version 2 of the protocol has it. Then there are no others.
+    bool numbers = false;
+
+    // Elements of a block, and blocks of the tensor.
+    std::size_t block_elements() const {
+        return numbers ? wire::kBlockBytes / codec::size_of(dtype) : wire::kBlockElements;
+    }
+    std::size_t blocks() const {
+        return count / block_elements() + (count % block_elements() != 0);
+    }
 
     // Whether blocks share an exponent, so that the ranks have to agree on it first.
     bool has_exponents() const { return codec::is_sum(op) && dtype != codec::Dtype::Int32; }
 
+    // Those of the opening round, and of the rounds after it.
     wire::Opcode opcode() const;
+    wire::OpcodeDtype opening_opcode_dtype() const;
     wire::OpcodeDtype opcode_dtype() const;
 };
 
@@ -44,7 +56,7 @@ class Blocks {
     std::size_t size() const { return size_; }
 
     // Whether agreed words carry exponents, and 255 asks for class counts.
-    bool floating() const { return floating_; }
+    bool floating() const { return floating_ && !tensor_.numbers; }
 
     // Finds out which of so many adjacent blocks are present, and their exponents. Elements beyond
     // the tensor are left out. In place, those that are not present become the zeros that they are
@@ -81,6 +93,10 @@ class Blocks {
     void decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,
                 const std::uint8_t* exponents);
 
+    // Blocks that the aggregator could not sum: their elements are still the own ones, or zeros if
+    // not in place.
+    const std::vector<std::size_t>& not_summed() const { return not_summed_; }
+
     // Puts NaN and infinities over a block of the result, where the summed counts show any.
     void overlay(std::size_t block, const std::int32_t* counts);
 
@@ -88,6 +104,7 @@ class Blocks {
     std::size_t length(std::size_t block) const;
     const std::uint8_t* source(std::size_t block) const;
     std::uint8_t* target(std::size_t block);
+    void take_numbers(std::size_t first, std::size_t blocks, const std::uint8_t* results);
     void mirror(std::size_t first, std::size_t blocks);
     void encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
                       std::int32_t* out) const;
@@ -95,6 +112,7 @@ class Blocks {
                       void* out) const;
 
     Tensor tensor_;
+    std::size_t block_elements_;
     HostRanks host_ranks_;
     bool in_place_;
     codec::Numbers numbers_;
@@ -102,6 +120,7 @@ class Blocks {
     bool floating_;
     bool all_present_;
     std::vector<std::uint8_t> exponents_;
+    std::vector<std::size_t> not_summed_;
     // The last block, if the tensor ends within it, padded with zeros.
     BlockElements padded_{};
 };

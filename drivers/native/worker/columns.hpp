@@ -35,6 +35,9 @@ class Columns {
     // sends it.
     void take(std::size_t slot, wire::Present present, const std::int32_t* blocks);
 
+    // Blocks::not_summed.
+    const std::vector<std::size_t>& not_summed() const { return blocks_.not_summed(); }
+
   private:
     // The agreement of the last result of a slot for one lane.
     struct Agreed {

@@ -27,6 +27,10 @@ std::uint32_t add(std::uint32_t crc, std::string_view text) {
 
 }  // namespace
 
+std::uint32_t crc32(std::string_view text) {
+    return ~add(~std::uint32_t{0}, text);
+}
+
 std::uint32_t fingerprint(std::uint64_t number, std::string_view rest) {
     return ~add(add(~std::uint32_t{0}, std::to_string(number)), rest);
 }

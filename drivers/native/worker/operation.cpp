@@ -28,12 +28,12 @@ constexpr unsigned kVanishes = 30;
 }  // namespace
 
 std::size_t Operation::sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators) {
-    if (is_exact(tensor)) return 1;
-    return worker::sharing(codec::blocks_of(tensor.count), lanes, aggregators);
+    if (tensor.numbers ? SideBySide::takes(tensor, lanes) : is_exact(tensor)) return 1;
+    return worker::sharing(tensor.blocks(), lanes, aggregators);
 }
 
 Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint, Share share,
-                     std::size_t slots)
+                     std::size_t slots, bool again)
     : session_(session),
       tensor_(tensor),
       fingerprint_(fingerprint),
@@ -44,14 +44,22 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
                                     " aggregators cannot share the columns of " +
                                     std::to_string(tensor.count) + " elements");
     }
-    if (is_exact(tensor)) exact_.emplace(tensor);
+    if (tensor.numbers && !tensor.others.empty()) {
+        throw std::invalid_argument("a worker of version 2 stands for one rank");
+    }
+    if (!tensor.numbers && is_exact(tensor)) exact_.emplace(tensor);
     const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
-    if (is_direct(on_wire, lanes)) {
+    if (tensor.numbers && SideBySide::takes(tensor, lanes)) {
+        side_by_side_.emplace(tensor, session.job.rank);
+        return;
+    }
+    const bool added_at_once =
+        !tensor.numbers || (codec::is_sum(tensor.op) && tensor.dtype == codec::Dtype::Int32);
+    if (!again && added_at_once && is_direct(on_wire, lanes)) {
         direct_.emplace(on_wire);
         return;
     }
-    const Grid grid(codec::blocks_of(on_wire.count), lanes, std::min(slots, session.job.slots),
-                    share);
+    const Grid grid(on_wire.blocks(), lanes, std::min(slots, session.job.slots), share);
     active_ = open_slots_ = grid.slots;
     columns_.emplace(on_wire, grid);
 }
@@ -65,17 +73,17 @@ void Operation::open(double now, PacketSink& out) {
         unsigned present = 0;
         if (number == 0) {
             std::int32_t* blocks = slot.packet.blocks();
-            std::fill_n(blocks, wire::kBlockElements,
-                        static_cast<std::int32_t>(identity(tensor_.opcode())));
+            std::fill_n(
+                blocks, wire::kBlockElements,
+                static_cast<std::int32_t>(tensor_.numbers ? 0 : identity(tensor_.opcode())));
             blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
             // The ranks of the host have compared their calls.
             for (std::uint64_t rest = session_.job.others; rest != 0; rest &= rest - 1)
                 blocks[std::countr_zero(rest)] = static_cast<std::int32_t>(fingerprint_);
             present = 1;
-            if (direct_) {
-                direct_->put(blocks + wire::kBlockElements);
-                present |= direct_->present();
-            }
+            if (direct_) direct_->put(blocks + wire::kBlockElements);
+            if (side_by_side_) side_by_side_->put(blocks + wire::kBlockElements);
+            present |= carried();
         }
         send(slot, static_cast<wire::Present>(present), true, now, out);
     }
@@ -124,7 +132,7 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
     // Those that were kept back may be asked now.
     if (probe_pacing_.answered(session_.trip.timeout())) next_timer_ = now;
     if (header.version_type == packet::version_type(wire::Type::Result) &&
-        header.opcode_dtype == tensor_.opcode_dtype()) {
+        header.opcode_dtype == opcode_dtype(slot)) {
         take_result(slot, header.present, packet, now, out);
     } else if (header.version_type == packet::version_type(wire::Type::Conflict)) {
         throw Disagreed(std::nullopt);
@@ -174,7 +182,7 @@ void Operation::ask(Slot& slot, double now, PacketSink& out) {
     next_timer_ = std::min(next_timer_, due(slot));
     ++session_.counts.probes;
     join_again(now, out);
-    out.send(session_.probe(slot, tensor_.opcode_dtype()));
+    out.send(session_.probe(slot, opcode_dtype(slot)));
 }
 
 // When probes have had no answer for long: a translation on the way may have given this worker
@@ -220,7 +228,7 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     const JobRun& job = session_.job;
     const Header header{
         .version_type = packet::version_type(wire::Type::Data),
-        .opcode_dtype = tensor_.opcode_dtype(),
+        .opcode_dtype = opening ? tensor_.opening_opcode_dtype() : tensor_.opcode_dtype(),
         .job = job.number,
         .worker = job.worker,
         .slot = slot.number,
@@ -323,13 +331,27 @@ void Operation::opened(const Slot& slot, wire::Present present, const std::int32
                          std::to_string(slot.number));
     }
     check_fingerprints(present, blocks);
-    const unsigned sent = 1U | (direct_ ? direct_->present() : 0U);
+    const unsigned sent = 1U | carried();
     if (present != sent) {
         throw Misbehaved("lanes " + hexadecimal(present, 4) +
                          " are present in the opening result, " + hexadecimal(sent, 4) +
                          " were sent");
     }
     if (direct_) direct_->take(blocks + wire::kBlockElements);
+    if (side_by_side_) side_by_side_->take(blocks + wire::kBlockElements);
+}
+
+// The lanes of the opening round that carry the tensor.
+unsigned Operation::carried() const {
+    if (direct_) return direct_->present();
+    return side_by_side_ ? side_by_side_->present() : 0U;
+}
+
+std::vector<std::size_t> Operation::not_summed() const {
+    if (!columns_) return {};
+    std::vector<std::size_t> blocks = columns_->not_summed();
+    std::sort(blocks.begin(), blocks.end());
+    return blocks;
 }
 
 void Operation::check_fingerprints(wire::Present present, const std::int32_t* blocks) const {

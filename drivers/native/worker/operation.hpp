@@ -16,6 +16,7 @@
 #include "worker/exact_tensor.hpp"
 #include "worker/probe_pacing.hpp"
 #include "worker/session.hpp"
+#include "worker/side_by_side.hpp"
 
 namespace afflux::worker {
 
@@ -27,9 +28,10 @@ class Operation : public Dialogue {
     // Takes the session's next number. The session and the tensor's memory must live as long.
     // With a share it is one aggregator's part of a collective, whose other parts have the same
     // number, tensor and memory; `slots` is then the least slot count of the aggregators' jobs.
-    // Throws std::invalid_argument if the tensor is too large for the job.
+    // `again`: whether it brings blocks that were not summed. Throws std::invalid_argument if the
+    // tensor is too large for the job.
     Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint, Share share = {},
-              std::size_t slots = std::numeric_limits<std::size_t>::max());
+              std::size_t slots = std::numeric_limits<std::size_t>::max(), bool again = false);
 
     double next_timer() const override { return next_timer_; }
     bool done() const override { return done_; }
@@ -45,6 +47,10 @@ class Operation : public Dialogue {
     // Bytes of the longest packet that never arrives, although the aggregator answers shorter ones;
     // 0 if there is none.
     std::size_t vanishing() const;
+
+    // Blocks that the aggregator could not sum, in ascending order, of an operation that is over:
+    // they are to be brought again.
+    std::vector<std::size_t> not_summed() const;
 
     // Whether the aggregator last reported for some slot that it waits for its parent.
     bool waits_above() const;
@@ -64,6 +70,10 @@ class Operation : public Dialogue {
     void ask(Slot& slot, double now, PacketSink& out);
     void join_again(double now, PacketSink& out);
     void take_sample(const Slot& slot, double now);
+    unsigned carried() const;
+    wire::OpcodeDtype opcode_dtype(const Slot& slot) const {
+        return slot.opening ? tensor_.opening_opcode_dtype() : tensor_.opcode_dtype();
+    }
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
     void take_missing(Slot& slot, const std::uint32_t* words, double now, PacketSink& out);
@@ -75,6 +85,7 @@ class Operation : public Dialogue {
     std::uint32_t fingerprint_;
     std::optional<ExactTensor> exact_;
     std::optional<Direct> direct_;
+    std::optional<SideBySide> side_by_side_;
     std::optional<Columns> columns_;
     wire::Operation number_;
     double next_timer_ = kNever;

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of
+from afflux_drivers.worker.again import Again
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
@@ -178,6 +180,9 @@ def at_random(seed: int, lose: float, double: float, delay: float) -> Iterator[F
             yield Fate.DELIVER
 
 
+Exchange = TypeVar("Exchange", Operation, Again)
+
+
 class VirtualNetwork:
     """Ranks and engines, and the packets that fly between them.
 
@@ -258,8 +263,11 @@ class VirtualNetwork:
         receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
         late_s: Mapping[int, float] | None = None,
         in_place: bool = False,
+        numbers: bool = False,
     ) -> list[np.ndarray]:
         """One operation at all ranks. Packets that `fates` does not reach are delivered at once.
+
+        With `numbers` it is one of version 2; those follow that bring blocks again.
 
         A rank in `late_s` calls the operation so many virtual seconds after the others. In place,
         the results are where the tensors were.
@@ -277,11 +285,35 @@ class VirtualNetwork:
                 reduction,
                 tensor.shape,
                 result=tensor.reshape(-1) if in_place else None,
+                numbers=numbers,
             )
             for session, tensor in zip(self.sessions, tensors, strict=True)
         ]
+        self._run(operations, fate, patience_s, receive, late_s or {})
+        left = [operation.not_summed() for operation in operations]
+        while any(left):
+            agains = [
+                Again(session, tensor.reshape(-1), operation.result(), dtype, reduction, blocks)
+                for session, tensor, operation, blocks in zip(
+                    self.sessions, tensors, operations, left, strict=True
+                )
+            ]
+            self._run(agains, fate, patience_s, Again.receive, {})
+            for again in agains:
+                again.finish()
+            left = [blocks[again.blocks :] for again, blocks in zip(agains, left, strict=True)]
+        # Packets in flight go on into the next operation, as they would in a network.
+        return [operation.result() for operation in operations]
+
+    def _run(
+        self,
+        operations: Sequence[Exchange],
+        fate: Iterator[Fate],
+        patience_s: float,
+        receive: Callable[[Exchange, bytes, float], bytes | None],
+        late_s: Mapping[int, float],
+    ) -> None:
         give_up = self.now + patience_s
-        late_s = late_s or {}
         opens = {rank: self.now + late_s.get(rank, 0.0) for rank in range(len(operations))}
         while not all(operation.done for operation in operations):
             for rank in [rank for rank, at in opens.items() if at <= self.now]:
@@ -306,8 +338,6 @@ class VirtualNetwork:
                     if operation.next_timer <= self.now:
                         for datagram in operation.expire(self.now):
                             self._send(rank, datagram, fate)
-        # Packets in flight go on into the next operation, as they would in a network.
-        return [operation.result() for operation in operations]
 
     def _launch(self, target: int | str, packet: bytes, fates: Iterator[Fate]) -> None:
         fate = next(fates, Fate.DELIVER) if self.now >= self.down_until else Fate.LOSE

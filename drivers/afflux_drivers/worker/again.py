@@ -1,0 +1,73 @@
+"""Blocks that an aggregator could not sum, brought again (docs/protocol_2.md, section 5)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from afflux_drivers import _native
+from afflux_drivers.collective import Reduction
+from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreement
+from afflux_drivers.worker.session import Session
+from afflux_hdl.contract import wire
+
+__all__ = ["Again"]
+
+
+class Again(_native.Again):
+    """The ranks' own blocks, side by side, which each rank sums for itself.
+
+    Args:
+        session: The job run; the operation takes its next number.
+        elements: Those of the operation that is over, unchanged in the blocks that come again.
+        result: Where the operation's result is; may be the elements.
+        dtype: Their type.
+        reduction: The reduction.
+        blocks: Numbers of the blocks that were not summed, ascending; the first 1,024 are brought.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        elements: NDArray[Any],
+        result: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        blocks: Sequence[int],
+    ) -> None:
+        self._session = session
+        self._number = session.number
+        super().__init__(
+            session,
+            elements,
+            result,
+            int(dtype),
+            reduction.number,
+            list(blocks),
+            (0, 1),
+            session.ticket.slots,
+        )
+
+    def receive(self, datagram: bytes, now: float) -> bytes | None:
+        """Take a datagram as `Operation.receive` does.
+
+        Raises:
+            Disagreement: If the ranks bring other blocks.
+            AggregatorMisbehaved: If the result breaks the protocol.
+        """
+        try:
+            return self.receive_bytes(datagram, now)
+        except (_native.Misbehaved, _native.Disagreed) as error:
+            raise self._judged(error) from None
+
+    def _judged(self, error: Exception) -> AffluxError:
+        if not isinstance(error, _native.Disagreed):
+            return AggregatorMisbehaved(str(error))
+        return Disagreement(
+            f"the ranks disagree: rank {self._session.rank} brings again {self.text}, "
+            f"and another rank brings other blocks",
+            number=self._number,
+            description=self.text,
+            fingerprint=0,
+            fingerprints=None,
+        )

@@ -1,0 +1,161 @@
+#include "worker/side_by_side.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "sums/exact_sums.hpp"
+#include "sums/extreme.hpp"
+#include "worker/fingerprint.hpp"
+
+namespace afflux::worker {
+namespace {
+
+constexpr std::size_t divide_up(std::size_t dividend, std::size_t divisor) {
+    return dividend / divisor + (dividend % divisor != 0);
+}
+
+void extreme_integers(bool greatest, std::size_t count, const std::vector<const void*>& ranks,
+                      void* result) {
+    auto* const out = static_cast<std::int32_t*>(result);
+    for (std::size_t i = 0; i < count; ++i) {
+        std::int32_t best = 0;
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            std::int32_t own;
+            std::memcpy(&own, static_cast<const std::uint8_t*>(ranks[rank]) + i * sizeof own,
+                        sizeof own);
+            best = rank == 0 ? own : greatest ? std::max(best, own) : std::min(best, own);
+        }
+        std::memcpy(out + i, &best, sizeof best);
+    }
+}
+
+void extreme_numbers(const Tensor& like, std::size_t bytes, const std::vector<const void*>& ranks,
+                     void* result) {
+    const bool greatest = like.op == codec::Op::Max;
+    for (std::size_t at = 0; at < bytes; at += wire::kBlockBytes) {
+        const std::size_t size = std::min(wire::kBlockBytes, bytes - at);
+        std::array<std::uint8_t, wire::kBlockBytes> best{}, own{};
+        std::memcpy(best.data(), static_cast<const std::uint8_t*>(ranks[0]) + at, size);
+        // With itself the first one has its NaN made the one that comes back.
+        for (const void* rank : ranks) {
+            std::memcpy(own.data(), static_cast<const std::uint8_t*>(rank) + at, size);
+            sums::extreme(like.dtype, greatest, best.data(), own.data());
+        }
+        std::memcpy(static_cast<std::uint8_t*>(result) + at, best.data(), size);
+    }
+}
+
+}  // namespace
+
+void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<const void*>& ranks,
+                    void* result) {
+    if (!codec::is_sum(like.op)) {
+        if (like.dtype == codec::Dtype::Int32) {
+            extreme_integers(like.op == codec::Op::Max, count, ranks, result);
+        } else {
+            extreme_numbers(like, count * codec::size_of(like.dtype), ranks, result);
+        }
+        return;
+    }
+    const bool average = like.op == codec::Op::Avg;
+    const int sources = static_cast<int>(ranks.size());
+    const sums::Sum sum{like.dtype, average ? sums::average_scale(sources) : 0};
+    sums::exact_sums(sum, count, sources, ranks.data(), result);
+    if (average) sums::divide(like.dtype, sources, count, result);
+}
+
+std::size_t SideBySide::words_of(const Tensor& tensor) {
+    return divide_up(tensor.count * codec::size_of(tensor.dtype), sizeof(std::int32_t));
+}
+
+bool SideBySide::takes(const Tensor& tensor, std::size_t lanes) {
+    const bool integers = tensor.dtype == codec::Dtype::Int32 && tensor.op == codec::Op::Sum;
+    const std::size_t room = (lanes - 1) * wire::kBlockElements;
+    return !integers && words_of(tensor) * static_cast<std::size_t>(tensor.ranks) <= room;
+}
+
+SideBySide::SideBySide(const Tensor& tensor, unsigned rank)
+    : tensor_(tensor),
+      words_(words_of(tensor)),
+      blocks_(divide_up(words_ * static_cast<std::size_t>(tensor.ranks), wire::kBlockElements)),
+      rank_(rank) {}
+
+wire::Present SideBySide::present() const {
+    return static_cast<wire::Present>(((1U << blocks_) - 1) << 1);
+}
+
+void SideBySide::put(std::int32_t* blocks) const {
+    std::fill_n(blocks, blocks_ * wire::kBlockElements, 0);
+    if (tensor_.count == 0) return;
+    std::memcpy(blocks + rank_ * words_, tensor_.elements,
+                tensor_.count * codec::size_of(tensor_.dtype));
+}
+
+void SideBySide::take(const std::int32_t* blocks) const {
+    if (tensor_.count == 0) return;
+    std::vector<const void*> ranks;
+    for (int rank = 0; rank < tensor_.ranks; ++rank) {
+        ranks.push_back(blocks + static_cast<std::size_t>(rank) * words_);
+    }
+    reduce_numbers(tensor_, tensor_.count, ranks, tensor_.result);
+}
+
+Again::Again(const Tensor& tensor, unsigned rank, const std::vector<std::size_t>& blocks)
+    : tensor_(tensor),
+      blocks_(blocks.begin(),
+              blocks.begin() + static_cast<std::ptrdiff_t>(std::min(blocks.size(), kBlocksMost))),
+      words_(blocks_.size() * static_cast<std::size_t>(tensor.ranks) * wire::kBlockElements),
+      sums_(words_.size()) {
+    const auto* const elements = static_cast<const std::uint8_t*>(tensor.elements);
+    const std::size_t size = codec::size_of(tensor.dtype);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        const std::size_t at = i * static_cast<std::size_t>(tensor.ranks) + rank;
+        std::memcpy(words_.data() + at * wire::kBlockElements,
+                    elements + blocks_[i] * tensor.block_elements() * size,
+                    length(blocks_[i]) * size);
+    }
+}
+
+std::size_t Again::length(std::size_t block) const {
+    const std::size_t whole = tensor_.block_elements();
+    return std::min(whole, tensor_.count - block * whole);
+}
+
+std::string Again::text() const {
+    std::string list;
+    for (const std::size_t block : blocks_) {
+        if (!list.empty()) list += ',';
+        list += std::to_string(block);
+    }
+    return ":again:int32:" + std::to_string(blocks_.size()) + "x" + std::to_string(crc32(list));
+}
+
+Tensor Again::on_wire() {
+    return {
+        .dtype = codec::Dtype::Int32,
+        .op = codec::Op::Sum,
+        .ranks = tensor_.ranks,
+        .count = words_.size(),
+        .elements = words_.data(),
+        .result = sums_.data(),
+        .numbers = true,
+    };
+}
+
+void Again::finish() const {
+    const auto ranks = static_cast<std::size_t>(tensor_.ranks);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        std::vector<const void*> each;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            each.push_back(sums_.data() + (i * ranks + rank) * wire::kBlockElements);
+        }
+        const std::size_t at =
+            blocks_[i] * tensor_.block_elements() * codec::size_of(tensor_.dtype);
+        reduce_numbers(tensor_, length(blocks_[i]), each,
+                       static_cast<std::uint8_t*>(tensor_.result) + at);
+    }
+}
+
+}  // namespace afflux::worker
