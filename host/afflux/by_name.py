@@ -4,6 +4,9 @@ They ask whether it is Gloo, or NCCL, and refuse, warn or raise otherwise; some 
 as 2.14 asks the backend. They are replaced by ones that first ask whether the group is one of
 Afflux. For all other groups these call torch's own. docs/torch_versions.md lists all such places,
 with what happens there.
+
+The import of this module replaces those that torch has imported itself: the backend's registration
+imports it, and may do so while this module imports torch.
 """
 
 import functools
@@ -16,7 +19,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.torch_version import __version__ as torch_version
 
-__all__ = ["serve_by_name", "serve_modules_by_name"]
+__all__ = ["serve_modules_by_name"]
 
 _ASKS_THE_BACKEND = "2.14"
 
@@ -29,10 +32,7 @@ def find_group(group: Any) -> Any:
     return find(group)
 
 
-def serve_by_name() -> None:
-    """Replace the functions that this version of torch needs, once."""
-    if hasattr(DistributedDataParallel._get_ddp_logging_data, "__wrapped__"):
-        return
+def _serve_by_name() -> None:
     _replace("_get_ddp_logging_data", _logging_data, DistributedDataParallel)
     if torch_version < _ASKS_THE_BACKEND:
         _replace("monitored_barrier", _monitored_barrier, dist, distributed_c10d)
@@ -160,3 +160,6 @@ def _sharded_to(theirs: Any, tensor: Any, *arguments: Any, **named: Any) -> Any:
         return theirs(tensor, *arguments, **named)
     finally:
         tensor._process_group = group
+
+
+_serve_by_name()

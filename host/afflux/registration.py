@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -15,10 +16,8 @@ def register() -> None:
     import torch.distributed as dist
 
     if "afflux" not in dist.Backend.backend_list:
-        from afflux.by_name import serve_by_name
-
         dist.Backend.register_backend("afflux", _create, extended_api=True, devices=["cpu"])
-        serve_by_name()
+        import_module("afflux.by_name")
 
 
 def register_with_torch() -> None:
