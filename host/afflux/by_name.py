@@ -10,18 +10,24 @@ imports it, and may do so while this module imports torch.
 """
 
 import functools
+import sys
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
+from torch.distributed import c10d_logger, distributed_c10d
+from torch.distributed import utils as distributed_utils
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import distributed as data_parallel
 from torch.torch_version import __version__ as torch_version
 
 __all__ = ["serve_modules_by_name"]
 
 _ASKS_THE_BACKEND = "2.14"
+
+_NO_BACKEND = "No backend type associated with device type"
+"""So torch begins, in C++, when a group of `cpu:afflux` gets a tensor on a GPU."""
 
 
 def find_group(group: Any) -> Any:
@@ -32,8 +38,18 @@ def find_group(group: Any) -> Any:
     return find(group)
 
 
+def name_device(error: RuntimeError, operation: str, given: list[Any]) -> None:
+    """Raise Afflux's own error, if torch's is that a group has no backend for a tensor's device."""
+    if _NO_BACKEND in str(error):
+        from afflux.other_device import refuse
+
+        refuse(operation, given)
+
+
 def _serve_by_name() -> None:
     _replace("_get_ddp_logging_data", _logging_data, DistributedDataParallel)
+    _replace("_get_msg_dict", _of_failed_call, c10d_logger)
+    _replace("_verify_param_shape_across_processes", _verify, distributed_utils, data_parallel)
     if torch_version < _ASKS_THE_BACKEND:
         _replace("monitored_barrier", _monitored_barrier, dist, distributed_c10d)
         _replace("_set_pg_timeout", _set_pg_timeout, distributed_c10d)
@@ -63,6 +79,24 @@ def _replace(name: str, ours: Any, *places: Any) -> None:
 
     for place in places:
         setattr(place, name, chosen)
+
+
+def _of_failed_call(theirs: Any, name: str, *arguments: Any, **named: Any) -> dict[str, Any]:
+    # torch's collectives ask this about themselves, to log an exception that they are to raise.
+    error = sys.exception()
+    if isinstance(error, RuntimeError):
+        name_device(error, name, [*arguments, *named.values()])
+    told: dict[str, Any] = theirs(name, *arguments, **named)
+    return told
+
+
+def _verify(theirs: Any, process_group: Any, tensors: Any, *arguments: Any) -> Any:
+    # The first collective of DistributedDataParallel, which is C++.
+    try:
+        return theirs(process_group, tensors, *arguments)
+    except RuntimeError as error:
+        name_device(error, "DistributedDataParallel", [process_group, tensors])
+        raise
 
 
 def _monitored_barrier(
