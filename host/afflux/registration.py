@@ -71,6 +71,12 @@ def _create(options: Any, backend_options: Any = None) -> Any:
     # Only now, as some of what a group needs is made when it is first needed.
     from afflux.adapters.choice import create_backend
     from afflux.by_name import serve_modules_by_name
+    from afflux.short_report import report_shortly
+    from afflux_drivers.errors import AffluxError
 
     serve_modules_by_name()
-    return create_backend(options, backend_options)
+    try:
+        return create_backend(options, backend_options)
+    except AffluxError as error:
+        report_shortly(error)
+        raise
