@@ -32,7 +32,7 @@ class _Report:
     """Takes the place of `sys.excepthook`.
 
     Args:
-        before: What stood there; it gets all other errors.
+        before: The hook that stood there; it gets all other errors.
 
     Attributes:
         error: The one that is shown shortly.

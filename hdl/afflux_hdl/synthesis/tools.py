@@ -128,7 +128,7 @@ def _run(
         for line in process.stdout:
             lines.write(line)
             if STEP.match(line):
-                progress(f"{command[0]}: {line.strip()}")
+                progress(f"{command[0].removeprefix('yowasp-')}: {line.strip()}")
         watchdog.cancel()
     if limit_s is not None and time.monotonic() - started >= limit_s:
         raise ToolTimeout(f"{command[0]} had not ended after {limit_s:g} s, see {log}")
