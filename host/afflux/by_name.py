@@ -4,21 +4,30 @@ They ask whether it is Gloo, or NCCL, and refuse, warn or raise otherwise; some 
 as 2.14 asks the backend. They are replaced by ones that first ask whether the group is one of
 Afflux. For all other groups these call torch's own. docs/torch_versions.md lists all such places,
 with what happens there.
+
+The import of this module replaces those that torch has imported itself: the backend's registration
+imports it, and may do so while this module imports torch.
 """
 
 import functools
+import sys
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
+from torch.distributed import c10d_logger, distributed_c10d
+from torch.distributed import utils as distributed_utils
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import distributed as data_parallel
 from torch.torch_version import __version__ as torch_version
 
-__all__ = ["serve_by_name", "serve_modules_by_name"]
+__all__ = ["serve_modules_by_name"]
 
 _ASKS_THE_BACKEND = "2.14"
+
+_NO_BACKEND = "No backend type associated with device type"
+"""So torch begins, in C++, when a group of `cpu:afflux` gets a tensor on a GPU."""
 
 
 def find_group(group: Any) -> Any:
@@ -29,11 +38,18 @@ def find_group(group: Any) -> Any:
     return find(group)
 
 
-def serve_by_name() -> None:
-    """Replace the functions that this version of torch needs, once."""
-    if hasattr(DistributedDataParallel._get_ddp_logging_data, "__wrapped__"):
-        return
+def name_device(error: RuntimeError, operation: str, given: list[Any]) -> None:
+    """Raise Afflux's own error, if torch's is that a group has no backend for a tensor's device."""
+    if _NO_BACKEND in str(error):
+        from afflux.other_device import refuse
+
+        refuse(operation, given)
+
+
+def _serve_by_name() -> None:
     _replace("_get_ddp_logging_data", _logging_data, DistributedDataParallel)
+    _replace("_get_msg_dict", _of_failed_call, c10d_logger)
+    _replace("_verify_param_shape_across_processes", _verify, distributed_utils, data_parallel)
     if torch_version < _ASKS_THE_BACKEND:
         _replace("monitored_barrier", _monitored_barrier, dist, distributed_c10d)
         _replace("_set_pg_timeout", _set_pg_timeout, distributed_c10d)
@@ -63,6 +79,24 @@ def _replace(name: str, ours: Any, *places: Any) -> None:
 
     for place in places:
         setattr(place, name, chosen)
+
+
+def _of_failed_call(theirs: Any, name: str, *arguments: Any, **named: Any) -> dict[str, Any]:
+    # torch's collectives ask this about themselves, to log an exception that they are to raise.
+    error = sys.exception()
+    if isinstance(error, RuntimeError):
+        name_device(error, name, [*arguments, *named.values()])
+    told: dict[str, Any] = theirs(name, *arguments, **named)
+    return told
+
+
+def _verify(theirs: Any, process_group: Any, tensors: Any, *arguments: Any) -> Any:
+    # The first collective of DistributedDataParallel, which is C++.
+    try:
+        return theirs(process_group, tensors, *arguments)
+    except RuntimeError as error:
+        name_device(error, "DistributedDataParallel", [process_group, tensors])
+        raise
 
 
 def _monitored_barrier(
@@ -160,3 +194,6 @@ def _sharded_to(theirs: Any, tensor: Any, *arguments: Any, **named: Any) -> Any:
         return theirs(tensor, *arguments, **named)
     finally:
         tensor._process_group = group
+
+
+_serve_by_name()

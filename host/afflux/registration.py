@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -15,10 +16,8 @@ def register() -> None:
     import torch.distributed as dist
 
     if "afflux" not in dist.Backend.backend_list:
-        from afflux.by_name import serve_by_name
-
         dist.Backend.register_backend("afflux", _create, extended_api=True, devices=["cpu"])
-        serve_by_name()
+        import_module("afflux.by_name")
 
 
 def register_with_torch() -> None:
@@ -72,6 +71,12 @@ def _create(options: Any, backend_options: Any = None) -> Any:
     # Only now, as some of what a group needs is made when it is first needed.
     from afflux.adapters.choice import create_backend
     from afflux.by_name import serve_modules_by_name
+    from afflux.short_report import report_shortly
+    from afflux_drivers.errors import AffluxError
 
     serve_modules_by_name()
-    return create_backend(options, backend_options)
+    try:
+        return create_backend(options, backend_options)
+    except AffluxError as error:
+        report_shortly(error)
+        raise

@@ -90,7 +90,9 @@ print(afflux.statistics is afflux.group_statistics.statistics, sorted(afflux.__a
     assert python(program).stdout == "True True Options\nTrue True\n"
 
 
-@pytest.mark.parametrize("module", ["afflux.group_statistics", "afflux.hooks", "afflux.group.core"])
+@pytest.mark.parametrize(
+    "module", ["afflux.by_name", "afflux.group_statistics", "afflux.hooks", "afflux.group.core"]
+)
 def test_a_module_that_is_the_first_to_import_torch_finds_the_backend_registered(module):
     program = f"import {module}, torch.distributed as dist; print(dist.Backend.AFFLUX)"
     assert python(program).stdout == "afflux\n"

@@ -15,6 +15,7 @@ from afflux_drivers.device.device import open_device
 from tests.support.checkout import ROOT
 from tests.support.drivers.bitstreams import ecp5_bit, mcs, written, xilinx_bit, xilinx_words
 from tests.support.drivers.fake_pci import BRIDGE, CARD, FakePci, register_image
+from tests.support.terminal import Terminal
 
 BUILT = 1_790_000_000
 USER = 0x0100_2000
@@ -99,6 +100,45 @@ def test_loads_a_card_and_reads_its_identity_back(run, pci, tools, au50):
         f"pcie://{CARD}: release 0.1.0, built 2026-09-21 14:13:20 UTC, as au50.json says"
     )
     assert (tools / "log").read_text().startswith("vivado -mode batch")
+
+
+BAR = r"""
+print("Open file", end="\n", flush=True)
+for share in 20, 60, 100:
+    print(f"\rLoad SRAM: {share}.00%", end="", flush=True)
+    time.sleep(WAIT_S if share == 60 else 0)
+print("\nDone", flush=True)
+"""
+
+
+def add_bar(tools, wait_s):
+    """Let the loader write a bar over itself, and wait this long at 60 %."""
+    path = tools / "openFPGALoader"
+    loading = BAR.replace("WAIT_S", str(wait_s)).replace("\n", "\n    ")
+    path.write_text(f"""{path.read_text()}
+import time
+if "--write-sram" in words:
+    {loading}
+""")
+
+
+def test_a_terminal_shows_how_far_the_loader_is(run, tools, ecpix, monkeypatch):
+    add_bar(tools, wait_s=1.5)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal.stream)
+    status, out, _ = run("--board", "ecpix5-45f", ecpix)
+    shown = terminal.read("openFPGALoader: Load SRAM: 60.00%, 1 s")
+    assert shown.startswith("\r\x1b[KopenFPGALoader, 0 s")
+    assert (status, out.count("Load SRAM: 100.00%\nDone\n")) == (0, 1)
+    terminal.close()
+
+
+def test_a_pipe_has_no_bars(run, tools, ecpix):
+    add_bar(tools, wait_s=0)
+    status, out, err = run("--board", "ecpix5-45f", ecpix)
+    assert (status, err) == (0, "")
+    assert "Open file\nLoad SRAM: 100.00%\nDone\n" in out
+    assert "\r" not in out
 
 
 def test_another_build_than_the_report_says_is_an_error(run, pci, au50):

@@ -14,14 +14,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from afflux_drivers.flash.errors import FlashFailed
+from afflux_hdl.progress_line import ProgressLine
 
 __all__ = ["Runner"]
 
 _KEPT_BYTES = 64 << 10
 _LAST_LINES = 12
+_LINE_LETTERS = 4096
 _END_S = 5.0
 _LOOK_EVERY_S = 0.2
 _PAUSE_S = 0.01
@@ -85,7 +87,7 @@ class Runner:
             command: The program and its arguments.
             limit_s: Seconds until it is ended.
             environment: Variables beside those of this process.
-            shown: Show what it prints, as it comes. Of one that is not, nothing is at stake.
+            shown: Show what it prints, line by line. Of one that is not, nothing is at stake.
 
         Raises:
             FlashFailed: It cannot be started, fails, or is not over in time; the message has the
@@ -104,7 +106,8 @@ class Runner:
         )
         process = self._start(command, program)
         try:
-            text, status = self._follow(process, limit_s, shown)
+            with _shown(program) if shown else contextlib.nullcontext(_ignore) as take:
+                text, status = self._follow(process, limit_s, take)
         except subprocess.TimeoutExpired:
             raise FlashFailed(
                 f"{program} was not over after {limit_s:g} s, and was ended{harm}"
@@ -135,12 +138,11 @@ class Runner:
             raise FlashFailed(f"cannot start {program}: {error.strerror}") from None
 
     def _follow(
-        self, process: "subprocess.Popen[bytes]", limit_s: float, shown: bool
+        self, process: "subprocess.Popen[bytes]", limit_s: float, take: Callable[[bytes], None]
     ) -> tuple[str, int]:
-        """Return what a program has printed, and its status."""
+        """Return what a program has printed, and its status; pass on each piece as it comes."""
         assert process.stdout is not None
         output = process.stdout.fileno()
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         kept = bytearray()
         deadline = time.monotonic() + limit_s
         while (left_s := deadline - time.monotonic()) > 0:
@@ -156,9 +158,42 @@ class Runner:
                 return kept.decode("utf-8", "replace"), process.wait(max(_PAUSE_S, left_s))
             kept += piece
             del kept[:-_KEPT_BYTES]
-            if shown:
-                _try_to(_print, decoder.decode(piece), "")
+            take(piece)
         raise subprocess.TimeoutExpired(process.args, limit_s)
+
+
+@contextlib.contextmanager
+def _shown(program: str) -> Iterator[Callable[[bytes], None]]:
+    """Show what a program prints: its whole lines, and how far it is where there is a terminal."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest = ""
+    with ProgressLine(os.path.basename(program)) as line:
+
+        def take(piece: bytes) -> None:
+            nonlocal rest
+            *lines, rest = (rest + decoder.decode(piece)).split("\n")
+            if lines:
+                with line.away():
+                    for each in lines:
+                        _try_to(_print, _bar(each))
+            rest = rest[-_LINE_LETTERS:]
+            line.tell(_bar(rest))
+
+        try:
+            yield take
+        finally:
+            if last := _bar(rest):
+                with line.away():
+                    _try_to(_print, last)
+
+
+def _bar(line: str) -> str:
+    """Return what a line looks like in the end: a bar is written again and again over itself."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def _ignore(_piece: bytes) -> None:
+    return None
 
 
 def _try_to(show: Callable[..., None], *words: str) -> None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from afflux_hdl.boards.table import BOARDS, board_of
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.progress_line import ProgressLine
 from afflux_hdl.synthesis.tools import ToolError, versions
 
 __all__ = ["main"]
@@ -67,26 +68,30 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
     folder: Path = options.output / name_of(board, node)
     settings, key_file = settings_of(options, board.name, folder)
 
-    def progress(text: str) -> None:
-        print(f"  {text}", flush=True)
+    with ProgressLine(board.name) as line:
+        flow = Flow(
+            board=board,
+            node=node,
+            folder=folder,
+            progress=line.tell,
+            limit_s=60 * options.minutes,
+        )
 
-    flow = Flow(
-        board=board,
-        node=node,
-        folder=folder,
-        progress=progress,
-        limit_s=60 * options.minutes,
-    )
-    with flow.alone():
-        return _made(flow, options.seeds, settings, key_file, started)
+        with flow.alone():
+            return _made(flow, options.seeds, settings, key_file, started, line.show)
 
 
 def _made(
-    flow: Flow, seeds: int, settings: Settings, key_file: Path, started: float
+    flow: Flow,
+    seeds: int,
+    settings: Settings,
+    key_file: Path,
+    started: float,
+    show: Callable[[str], None],
 ) -> dict[str, Any]:
-    board, folder, progress = flow.board, flow.folder, flow.progress
+    board, folder = flow.board, flow.folder
     known = flow.synthesise()
-    progress(f"synthesis took {known['synthesis_s']:.0f} s")
+    show(f"  synthesis took {known['synthesis_s']:.0f} s")
     # Those that are asked for, of all that are kept: the same command gives the same bits.
     tried: dict[str, Any] = {}
     for seed in range(1, seeds + FURTHER_SEEDS + 1):
@@ -95,13 +100,13 @@ def _made(
             missing = missed({"seeds": tried, "seed_in_bitstream": _best(tried)})
             if not missing:
                 break
-            progress(f"seeds so far miss {', '.join(missing)}: seed {seed} is tried")
+            show(f"  seeds so far miss {', '.join(missing)}: seed {seed} is tried")
         tried[str(seed)] = placed = flow.place(seed)
         clocks = ", ".join(
             f"{name} {clock['fmax_mhz']} of {clock['clock_mhz']} MHz"
             for name, clock in sorted(placed["clocks"].items())
         )
-        progress(f"seed {seed}, {placed['place_and_route_s']:.0f} s: {clocks}")
+        show(f"  seed {seed}, {placed['place_and_route_s']:.0f} s: {clocks}")
     best = _best(tried)
     missing = missed({"seeds": tried, "seed_in_bitstream": best})
     bit, svf = flow.pack(best, settings, f"{board.name}{MISSED_NAME if missing else ''}")
@@ -142,7 +147,7 @@ def _made(
     }
     bit.with_suffix(".json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
     (folder / "report.txt").write_text(report(board, flow.node, settings, entry))
-    print(f"{bit}\n{svf}\nkey: {key_file} (mode 600; so are the files above, which contain it)")
+    show(f"{bit}\n{svf}\nkey: {key_file} (mode 600; so are the files above, which contain it)")
     return entry
 
 

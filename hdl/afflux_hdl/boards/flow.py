@@ -141,7 +141,7 @@ class Flow:
         board: The board.
         node: Sizes of the node, the board's own or others.
         folder: Where everything is; `work` below it has what is placed.
-        progress: Called now and then with a line.
+        progress: Called with each step that a tool comes to.
         limit_s: Seconds after which a placement or routing is given up.
     """
 

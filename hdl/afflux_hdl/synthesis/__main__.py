@@ -16,6 +16,7 @@ from typing import Any
 
 from afflux_hdl.engine import verilog
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.progress_line import ProgressLine
 from afflux_hdl.synthesis import comparison, ecp5, ultrascale
 from afflux_hdl.synthesis.gateware import name_of
 from afflux_hdl.synthesis.tools import ToolError, versions
@@ -85,17 +86,19 @@ def table(result: dict[str, Any]) -> str:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run what the command line asks for."""
+    with ProgressLine("synthesis") as line:
+        return _measured(arguments, line)
+
+
+def _measured(arguments: argparse.Namespace, line: ProgressLine) -> dict[str, Any]:
     folder: Path = arguments.work
     folder.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {"versions": versions()}
 
-    def progress(text: str) -> None:
-        print(f"  {text}", flush=True)
-
     if arguments.only in (None, "ultrascale"):
         parameters = Parameters()
-        print(f"UltraScale+: {parameters}", flush=True)
-        netlist = ultrascale.synthesise(parameters, folder, progress)
+        line.show(f"UltraScale+: {parameters}")
+        netlist = ultrascale.synthesise(parameters, folder, line.tell)
         detail = ultrascale.report(netlist)
         gateware = name_of(verilog.generate(parameters))
         result["ultrascale"] = {
@@ -107,14 +110,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         longest = detail["longest_path"]
         result["longest_path_stage"] = longest["stage"] if longest else None
     if arguments.only in (None, "ecp5"):
-        print(f"ECP5: {ecp5.PARAMETERS}", flush=True)
-        ecp5.synthesise(ecp5.PARAMETERS, folder, progress)
+        line.show(f"ECP5: {ecp5.PARAMETERS}")
+        ecp5.synthesise(ecp5.PARAMETERS, folder, line.tell)
         routed = {}
         for seed in range(1, arguments.seeds + 1):
             routed[seed] = ecp5.place_and_route(
-                seed, folder, progress, 60 * arguments.routing_minutes
+                seed, folder, line.tell, 60 * arguments.routing_minutes
             )
-            progress(f"seed {seed}: {routed[seed]['fmax_mhz'] or 'not routed'} (MHz)")
+            line.show(f"  seed {seed}: {routed[seed]['fmax_mhz'] or 'not routed'} (MHz)")
         # One that was not routed is slower than any.
         slowest = min(routed.values(), key=lambda one: one["fmax_mhz"] or 0)
         result["ecp5"] = {

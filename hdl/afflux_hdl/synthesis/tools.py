@@ -35,7 +35,7 @@ STEP = re.compile(r"^\d+\.\d+\. Executing (.+?) pass\b|^Info: (Routing|Running .
 """Lines of a log that show how far a tool has got."""
 
 Progress = Callable[[str], None]
-"""Receives a line now and then about what goes on."""
+"""Receives the step that a tool has come to, whenever it comes to one."""
 
 
 class ToolError(RuntimeError):
@@ -125,13 +125,10 @@ def _run(
         watchdog = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
         watchdog.daemon = True
         watchdog.start()
-        reported = started
         for line in process.stdout:
             lines.write(line)
-            step = STEP.match(line)
-            if step and time.monotonic() - reported > 10:
-                reported = time.monotonic()
-                progress(f"{reported - started:5.0f} s  {line.strip()}")
+            if STEP.match(line):
+                progress(f"{command[0].removeprefix('yowasp-')}: {line.strip()}")
         watchdog.cancel()
     if limit_s is not None and time.monotonic() - started >= limit_s:
         raise ToolTimeout(f"{command[0]} had not ended after {limit_s:g} s, see {log}")

@@ -27,6 +27,7 @@ from afflux.commands.bench.options import TO_OUTPUT, BenchOptions, read_options
 from afflux.commands.bench.rank import CAUSE, join, measure
 from afflux.commands.bench.registry import SCHEMA, Row
 from afflux.torchrun import RanksFailed, run_module
+from afflux_hdl.progress_line import ProgressLine
 
 __all__ = ["failed", "run"]
 
@@ -60,7 +61,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
     if "mpi" in options.compare and (missing := mpi_missing(ranks)):
         parser.error(missing)
     try:
-        rows = _as_rank(options) if under_launcher else _start(ranks, own)
+        rows = _as_rank(options) if under_launcher else _start(ranks, own, options)
     except (NotAvailable, RanksFailed) as error:
         print(f"afflux bench: {error}", file=sys.stderr)
         return 1
@@ -109,11 +110,11 @@ def _as_rank(options: BenchOptions) -> list[Row] | None:
     return rows if groups.rank == 0 or failed(rows) else None
 
 
-def _start(ranks: int, own: list[str]) -> list[Row]:
+def _start(ranks: int, own: list[str], options: BenchOptions) -> list[Row]:
     variables = {key: value for key, value in os.environ.items() if key.startswith("AFFLUX_")}
-    show = _Shown()
     cases = ["--cases", json.dumps([own])]
-    with terminated_as_interrupted():
+    with terminated_as_interrupted(), ProgressLine(f"bench, {ranks} ranks") as line:
+        show = _Shown(line, options.cycles * len(options.cases))
         try:
             written, _ = run_module("afflux.commands.bench.rank", ranks, cases, variables, show)
         except RanksFailed:
@@ -130,12 +131,17 @@ def _start(ranks: int, own: list[str]) -> list[Row]:
 class _Shown:
     """Passes on what ranks print, up to torchrun's own report of a failure.
 
+    Args:
+        line: Says how many rows have come.
+        rows: How many there will be.
+
     Attributes:
         causes: Why ranks have given up, each reason once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, line: ProgressLine, rows: int) -> None:
         self._on = True
+        self._line, self._rows, self._done = line, rows, 0
         self.causes: list[str] = []
 
     def __call__(self, line: str) -> bool:
@@ -147,5 +153,9 @@ class _Shown:
             return True
         self._on = self._on and not any(each in line for each in _TORCHRUN_ENDS)
         if self._on:
-            print(line, end="", flush=True)
+            # So a row begins: bytes and elements. A table of other figures may follow the last.
+            if re.match(r" *\d+ +\d+ +[a-z]", line) and self._done < self._rows:
+                self._done += 1
+            self._line.tell(f"{self._done} of {self._rows} rows")
+            self._line.show(line.removesuffix("\n"))
         return True

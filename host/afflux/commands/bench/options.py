@@ -75,6 +75,17 @@ class BenchOptions:
     step: str = ""
     table: bool = True
 
+    @property
+    def cases(self) -> list[tuple[str, str, int]]:
+        """Reduction, type and size of each row of a cycle, in the table's order."""
+        return [
+            (op, dtype, size)
+            for op in self.ops
+            for dtype in self.dtypes
+            if op != "avg" or dtype not in ("int32", "int64")
+            for size in self.sizes
+        ]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `read_options` makes sense of what was given."""

@@ -80,15 +80,11 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
     show(_heading(options, groups, devices))
     rows: list[Row] = []
     for _ in range(options.cycles):
-        for op in options.ops:
-            for dtype in options.dtypes:
-                if dtype in ("int32", "int64") and op == "avg":
-                    continue
-                for size in options.sizes:
-                    row = _measure_one(options, groups, size, dtype, op)
-                    rows.append(row)
-                    stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
-                    show(_line(row) + stamp)
+        for op, dtype, size in options.cases:
+            row = _measure_one(options, groups, size, dtype, op)
+            rows.append(row)
+            stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
+            show(_line(row) + stamp)
     wrong = sum((row["wrong"] or 0) + (row["out_of_place_wrong"] or 0) for row in rows)
     program = COLLECTIVES[options.collective].program
     show(nccl_format.summary(wrong, _all_bandwidths(rows), program))

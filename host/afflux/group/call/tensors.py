@@ -43,9 +43,15 @@ def check_devices(call: str, tensors: list[torch.Tensor]) -> None:
     """
     for tensor in tensors:
         if tensor.device.type != "cpu":
-            raise ValueError(
-                f"{call}: the tensor is on {tensor.device}; the backend afflux takes CPU tensors"
-            )
+            raise ValueError(other_device(call, tensor.device))
+
+
+def other_device(call: str, device: torch.device) -> str:
+    """Return why a call with a tensor on this device is refused, and what its caller can do."""
+    return (
+        f"{call}: the tensor is on {device}; the backend afflux takes CPU tensors: pass a copy, as "
+        "tensor.cpu() makes it"
+    )
 
 
 def check_writable(call: str, tensors: list[torch.Tensor]) -> None:
