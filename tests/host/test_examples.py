@@ -146,8 +146,12 @@ def outputs(processes, limit_s=100):
     return [out for out, _ in ends]
 
 
+@pytest.mark.long
 def test_two_hosts_run_the_commands(tmp_path):
-    """As a user types them, at hosts of a network; the second one skips secret and server."""
+    """As a user types them, at hosts of a network; the second one skips secret and server.
+
+    The README's commands, which are the same, run in every test run.
+    """
     commands, printed = blocks("two_hosts")
     with network(hosts=2, aggregators=0, gbit=None) as made:
         address = made.hosts[0].address

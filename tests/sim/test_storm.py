@@ -11,8 +11,8 @@ from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.transmit import Transmit
 from afflux_hdl.lib.frame_boundary import WholeFrames
-from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
+from tests.checks.engine_checks import BUILDS, open_engine
 from tests.fuzz.fuzzer import BUILD
 from tests.fuzz.node_storm import NodeStorm
 from tests.fuzz.storm import Storm
@@ -30,9 +30,9 @@ SELDOM = {"parents joined amid frames", "resets"}
 
 @pytest.mark.parametrize(("bus_bits", "frames"), [(512, 2500), (32, 1000)])
 def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
-    """On the model that the fuzzer's test has built."""
-    with VerilatedEngine(bus_bits=bus_bits, **BUILD) as engine:
-        report = Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(frames)
+    """On an engine that other tests have built."""
+    with open_engine(bus_bits) as engine:
+        report = Storm(engine, 3, BUILDS[bus_bits], LINK_TIMEOUT).storm(frames)
         assert engine.statistics().receive_stalls == 0
     wanted = DRAWN | SELDOM if frames > 2000 else DRAWN
     assert {name for name in wanted if not report.events[name]} == set()

@@ -20,7 +20,14 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.compile.cache import BuildError, cached, default_folder, digest
 from afflux_sim.rtl.compile.initial_values import loops_for_initial_values
 from afflux_sim.rtl.compile.toolchain import Toolchain, find_toolchain
-from afflux_sim.rtl.compile.verilator import ENGINE, NODE, PACKING, TRACE_FLAGS, waves_text
+from afflux_sim.rtl.compile.verilator import (
+    ENGINE,
+    NODE,
+    PACKING,
+    QUICK_VERILATOR_FLAGS,
+    TRACE_FLAGS,
+    waves_text,
+)
 from afflux_sim.rtl.compile.verilog_cache import engine_verilog, node_verilog
 from afflux_sim.rtl.waves import FORMATS
 
@@ -32,6 +39,8 @@ BUILD_FLAGS = (
     *("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing"),
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
     *("-CFLAGS", "-std=c++20"),
+    # As in the quick build of the models in process.
+    *QUICK_VERILATOR_FLAGS,
 )
 # The testbench, which is Python, is what takes the time.
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
