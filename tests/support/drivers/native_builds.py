@@ -1,5 +1,7 @@
 """Compiles parts of the C++ again with a bug planted; all else is as `make native` built it."""
 
+import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from pathlib import Path
 from tests.support.checkout import BUILD, ROOT
 from tests.support.planting import Bug
 
-__all__ = ["OBJECTS", "PACKAGE", "SOURCES", "compiler", "copy_source", "link"]
+__all__ = ["OBJECTS", "PACKAGE", "SOURCES", "compile_kernels", "compiler", "copy_source", "link"]
 
 SOURCES = ROOT / "drivers" / "native"
 PACKAGE = ROOT / "drivers" / "afflux_drivers"
@@ -32,6 +34,35 @@ def copy_source(folder: Path, bug: Bug) -> Path:
     copy = folder / source.name
     copy.write_text(bug.planted_in(source.read_text(encoding="utf-8")), encoding="utf-8")
     return copy
+
+
+def compile_kernels(folder: Path, part: str, bug: Bug | None, *options: str) -> list[Path]:
+    """Compile a part's kernels for each instruction set as `make native` does; return the objects.
+
+    Args:
+        folder: Where to compile.
+        part: Name of the part, whose kernels are in files `kernels_*.cpp`.
+        bug: One in a header of theirs, if any.
+        options: Of the compiler, in addition, such as another optimisation.
+    """
+    if bug is not None:
+        copy = folder / bug.file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        source = (SOURCES / bug.file).read_text(encoding="utf-8")
+        copy.write_text(bug.planted_in(source), encoding="utf-8")
+    objects = []
+    for entry in json.loads((OBJECTS / "compile_commands.json").read_text(encoding="utf-8")):
+        source_file = Path(entry["file"])
+        if source_file.parent != SOURCES / part or not source_file.match("kernels_*.cpp"):
+            continue
+        command = shlex.split(entry["command"])
+        made = folder / f"{source_file.stem}.o"
+        command[command.index("-o") + 1] = str(made)
+        # A header in the folder is found before the one that it is a copy of.
+        command[1:1] = [f"-I{folder}"]
+        subprocess.run([*command, *options], check=True, cwd=entry["directory"])
+        objects.append(made)
+    return objects
 
 
 def link(output: Path, inputs: Sequence[Path], parts: Sequence[str], *options: str) -> None:

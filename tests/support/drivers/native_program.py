@@ -4,10 +4,18 @@ import fcntl
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.checkout import BUILD
-from tests.support.drivers.native_builds import PACKAGE, SOURCES, compiler, copy_source, link
+from tests.support.drivers.native_builds import (
+    PACKAGE,
+    SOURCES,
+    compile_kernels,
+    compiler,
+    copy_source,
+    link,
+)
 from tests.support.planting import Bug
 
 __all__ = ["passes"]
@@ -63,6 +71,7 @@ def passes(
     program: str = "shared_stress_test",
     sanitized: bool = False,
     runs: int = 1,
+    kernels: Sequence[str] | None = None,
 ) -> bool:
     """Return whether a test program passes with this bug in what it tests.
 
@@ -73,12 +82,17 @@ def passes(
         sanitized: Whether the program and what it tests are compiled with the thread sanitizer, but
             for the codec.
         runs: How often it is run; it passes if it does each time.
+        kernels: Options with which the kernels of what it tests are compiled again, with the bug in
+            one of their headers.
     """
     folder = FOLDER / re.sub(r"\W+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
     executable = folder / f"{program}.{os.getpid()}"
-    changed = [copy_source(folder, bug)] if bug is not None else []
     parts = PARTS[program.partition("_")[0]]
+    if kernels is not None:
+        changed = compile_kernels(folder, parts[0], bug, *kernels)
+    else:
+        changed = [copy_source(folder, bug)] if bug is not None else []
     if sanitized:
         compiled = [part for part in parts if part not in UNSANITIZED]
         all_sources = [path for part in compiled for path in sorted(SOURCES.glob(f"{part}/*.cpp"))]
