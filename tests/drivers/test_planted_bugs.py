@@ -87,7 +87,7 @@ WORKER_BUGS = {
     "is exact where one packet is enough": (
         Bug(
             "worker/operation.cpp",
-            "if (is_exact(tensor)) exact_.emplace(tensor);",
+            "if (!tensor.numbers && is_exact(tensor)) exact_.emplace(tensor);",
             "if (is_exact(tensor) && 13 * tensor.count <= 64 * (session.job.lanes - 1))"
             " exact_.emplace(tensor);",
         ),
@@ -113,7 +113,7 @@ WORKER_BUGS = {
     "never repeats": (
         Bug(
             "worker/operation.cpp",
-            "out.send(session_.probe(slot, tensor_.opcode_dtype()));",
+            "out.send(session_.probe(slot, opcode_dtype(slot)));",
             "",
         ),
         ["check_schedules"],

@@ -115,7 +115,7 @@ class BoundOperation final : public worker::Operation {
     Host host_;
 };
 
-// What the operation below works on, which must be there before it.
+// The words of the operation below, which must be there before it.
 struct AgainWords {
     AgainWords(const Session& session, const worker::Tensor& tensor,
                const std::vector<std::size_t>& blocks)

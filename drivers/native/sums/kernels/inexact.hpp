@@ -1,6 +1,6 @@
 // The processor's own word on whether an addition was exact: a flag that stays set.
 //
-// To the compiler the flag is no result of an addition, so it might move one past a look at it.
+// The compiler does not see that additions set the flag, so it might move one past a look at it.
 // `settle` is the fence: to the compiler it may read and write all memory, so that sums stored
 // before have been computed, and sums that begin with loads after it have not.
 #pragma once
