@@ -1,5 +1,6 @@
 """The C++ worker of version 2: correctly rounded sums, on the C++ engine and on the golden one."""
 
+from contextlib import ExitStack
 from itertools import cycle
 
 import numpy as np
@@ -7,10 +8,13 @@ import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.number_encoding import reduce_numbers
 from tests.scenarios.golden_device import GoldenDevice
+from tests.support.drivers.ranks import Ranks
+from tests.support.drivers.served import Served
 from tests.support.drivers.virtual_job import Fate, VirtualJob, at_random, counters_of
 from tests.support.golden_tensors import BITS, KINDS, bits_of, draw, reductions
 
@@ -130,3 +134,30 @@ def test_half_floats_take_half_the_blocks():
         blocks[dtype] = counters_of(job.engine)["blocks_accepted"] - before
     # The opening round has one block of a rank.
     assert blocks == {"float32": 402, "float16": 202, "bfloat16": 202}
+
+
+@pytest.mark.parametrize(("aggregators", "loss"), [(1, 0.02), (3, 0.0)])
+def test_over_sockets(no_threads_left, aggregators, loss):
+    """The product's worker on the product's server; some blocks of each tensor come again."""
+    rng = np.random.default_rng(aggregators)
+    with ExitStack() as ending:
+        tickets = []
+        for _ in range(aggregators):
+            served = Served(SoftEngine(numbers=True))
+            ending.callback(served.stop)
+            lease = create_job(served.address, 3, 5, 8, 5.0)
+            ending.callback(lease.close)
+            tickets.append(lease.ticket)
+        ranks = ending.enter_context(Ranks(*tickets, loss=loss, numbers=True))
+        for dtype, reduction in OPERATIONS:
+            for kind, count in (("mixed", 3000), ("special", 20_001), ("mixed", 20)):
+                tensors = tensors_of(rng, kind, dtype, count, 3)
+                right = expected(tensors, dtype, reduction)
+                results = ranks.all_reduce(tensors, wire.Dtype[dtype.upper()], Reduction(reduction))
+                for result in results:
+                    assert isinstance(result, np.ndarray), result
+                    assert np.array_equal(bits_of(result, dtype), right), (dtype, reduction, kind)
+        worker = ranks.workers[0]
+        assert worker.statistics.operations == 3 * len(OPERATIONS)
+        # Operations beyond those have brought blocks again.
+        assert worker._loop.lines[0].session.number > 3 * len(OPERATIONS)

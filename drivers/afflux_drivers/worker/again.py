@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreement
+from afflux_drivers.worker.operation import missing_ranks
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
@@ -58,16 +59,23 @@ class Again(_native.Again):
         try:
             return self.receive_bytes(datagram, now)
         except (_native.Misbehaved, _native.Disagreed) as error:
-            raise self._judged(error) from None
+            raise self.judged(error) from None
 
-    def _judged(self, error: Exception) -> AffluxError:
+    def judged(self, error: Exception, peer: str = "") -> AffluxError:
+        """Return this package's error for one of the native code's: what ended the operation."""
+        session = self._session
+        where = f"aggregator at {peer}, rank {session.rank}: " if peer else ""
         if not isinstance(error, _native.Disagreed):
-            return AggregatorMisbehaved(str(error))
+            return AggregatorMisbehaved(f"{where}{error}")
         return Disagreement(
-            f"the ranks disagree: rank {self._session.rank} brings again {self.text}, "
-            f"and another rank brings other blocks",
+            f"{where}the ranks disagree: rank {session.rank} brings blocks again that were not "
+            f"summed ({self.text}), and some rank brings others",
             number=self._number,
             description=self.text,
             fingerprint=0,
             fingerprints=None,
         )
+
+    def missing_ranks(self) -> tuple[int, ...]:
+        """Return the ranks whose contributions are missing, as last reported; ascending."""
+        return missing_ranks(self, self._session)

@@ -20,6 +20,7 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
+from afflux_drivers.worker.again import Again
 from afflux_drivers.worker.joining import join
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.liveness import LOOK_S, LivenessCheck
@@ -34,8 +35,10 @@ __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
 _NO_OTHERS = HostPiece()
 
+Part = Operation | OpenedPart | Again
 
-def _over(operations: Sequence[Operation | OpenedPart]) -> bool:
+
+def _over(operations: Sequence[Part]) -> bool:
     return all(operation.done for operation in operations)
 
 
@@ -56,6 +59,8 @@ class Worker:
         loss: Loses packets, for tests.
         peer_timeout_s: How long an aggregator may leave all packets unanswered.
         buffer_bytes: Size to request for socket buffers, for each aggregator.
+        numbers: Whether tensors' own bytes travel, to aggregators that sum them correctly rounded
+            (docs/protocol_2.md).
 
     Raises:
         ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
@@ -71,6 +76,7 @@ class Worker:
         loss: LossSwitch | None = None,
         peer_timeout_s: float = 5.0,
         buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
+        numbers: bool = False,
     ) -> None:
         if not peer_timeout_s > 0:
             raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
@@ -99,7 +105,9 @@ class Worker:
                 line.close()
             raise
         self._loop = UdpLoop(lines)
-        self._calls = _native.WorkerCalls(self._loop, lines, [line.session for line in lines])
+        self._numbers = numbers
+        sessions = [line.session for line in lines]
+        self._calls = _native.WorkerCalls(self._loop, lines, sessions, numbers)
         self._failure: BaseException | None = None
         self._joined = False
         self._closed = False
@@ -181,7 +189,18 @@ class Worker:
             result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
             operations = self._start(elements, dtype, reduction, shape, result, host)
             try:
+                start = time.monotonic()
                 self._run(operations, timeout_s, interrupted, waited_s)
+                blocks = sorted(block for part in operations for block in part.not_summed())
+                while blocks:
+                    again = Again(
+                        self._loop.lines[0].session, elements, result, dtype, reduction, blocks
+                    )
+                    self._loop.open([again])
+                    waited = waited_s + time.monotonic() - start
+                    self._run((again,), timeout_s, interrupted, waited)
+                    again.finish()
+                    blocks = blocks[again.blocks :]
             except AffluxError as error:
                 error.operation = operations[0].description.text
                 raise
@@ -238,9 +257,13 @@ class Worker:
                 if status != Status.NOT_YET:
                     self._judge(parts, self._calls.raise_failure)
                     raise AffluxError(f"rank {self.rank}: {text}")
+                start = time.monotonic()
                 self._run(parts, timeout_s, interrupted, waited_s)
-                # It counts what is over.
-                self._calls.advance(self._calls.in_progress(), 0.0)
+                # It counts what is over, or begins to bring again what was not summed.
+                while self._calls.advance(self._calls.in_progress(), 0.0) == Status.NOT_YET:
+                    parts = [OpenedPart(self._calls.parts()[0], self._loop.lines[0].session, about)]
+                    waited = waited_s + time.monotonic() - start
+                    self._run(parts, timeout_s, interrupted, waited)
             except AffluxError as error:
                 error.operation = about.text
                 raise
@@ -284,20 +307,26 @@ class Worker:
         # The first aggregators are enough for a small tensor; the others miss the operation.
         number = lines[0].session.number
         parts = _native.sharing(
-            int(dtype), reduction.number, len(elements), self.tickets[0].lanes, len(lines)
+            int(dtype),
+            reduction.number,
+            len(elements),
+            self.tickets[0].lanes,
+            len(lines),
+            self.tickets[0].size,
+            self._numbers,
         )
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number
             of_part = (own, parts), self._slots, result, host
             tensor = elements, dtype, reduction, shape
-            operations.append(Operation(line.session, *tensor, *of_part))
+            operations.append(Operation(line.session, *tensor, *of_part, numbers=self._numbers))
         self._loop.open(operations)
         return tuple(operations)
 
     def _run(
         self,
-        operations: Sequence[Operation | OpenedPart],
+        operations: Sequence[Part],
         timeout_s: float,
         interrupted: Callable[[], str | None],
         waited_s: float = 0.0,
@@ -335,17 +364,13 @@ class Worker:
                             f"timed out: rank {self.rank}: {check.silence(now)}"
                         )
 
-    def _lines_of(
-        self, operations: Sequence[Operation | OpenedPart]
-    ) -> Iterator[tuple[Line, Operation | OpenedPart]]:
+    def _lines_of(self, operations: Sequence[Part]) -> Iterator[tuple[Line, Part]]:
         return zip(self._loop.lines, operations, strict=False)
 
-    def _feed(self, operations: Sequence[Operation | OpenedPart], until: float) -> None:
+    def _feed(self, operations: Sequence[Part], until: float) -> None:
         self._judge(operations, lambda: self._loop.run(until))
 
-    def _judge(
-        self, operations: Sequence[Operation | OpenedPart], step: Callable[[], None]
-    ) -> None:
+    def _judge(self, operations: Sequence[Part], step: Callable[[], None]) -> None:
         loop = self._loop
         try:
             step()
@@ -354,7 +379,7 @@ class Worker:
 
     def _too_late(
         self,
-        operations: Sequence[Operation | OpenedPart],
+        operations: Sequence[Part],
         timeout_s: float,
         silences: Sequence[str],
     ) -> DeadlineExceeded:

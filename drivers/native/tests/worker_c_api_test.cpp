@@ -1,4 +1,5 @@
 // A worker's calls: what they return, and that they take nothing that cannot be.
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -19,7 +20,7 @@ constexpr std::int64_t kMinute = 60'000'000'000;
 
 // One rank, whose aggregators send back what it gives.
 struct Rank {
-    explicit Rank(std::size_t aggregators) : mirrors(aggregators) {
+    explicit Rank(std::size_t aggregators, bool numbers = false) : mirrors(aggregators) {
         for (tests::Mirror& mirror : mirrors) {
             sessions.push_back(std::make_unique<worker::Session>(tests::mirrored_job(4, 8), 1.0));
             lines.push_back(
@@ -32,7 +33,7 @@ struct Rank {
             all_sessions.push_back(sessions[i].get());
         }
         loop = std::make_unique<worker::UdpLoop>(all_lines);
-        group = std::make_unique<worker::Calls>(*loop, all_lines, all_sessions);
+        group = std::make_unique<worker::Calls>(*loop, all_lines, all_sessions, numbers);
         request.collective = AFFLUX_ALL_REDUCE;
         request.dtype = AFFLUX_FLOAT32;
         request.reduction = AFFLUX_SUM;
@@ -80,6 +81,29 @@ void test_tensors_of_all_sizes() {
             CHECK(rank.outcome.operation == ++done && rank.group->over() == done);
             CHECK(rank.group->number() == done - 1);
         }
+    }
+}
+
+// The mirror sends a NaN of all ones back, which stands for a block that was not summed.
+void test_blocks_that_are_not_summed_come_again() {
+    constexpr std::size_t kElements = wire::kBlockElements;
+    for (const std::size_t aggregators : {1, 3}) {
+        Rank rank(aggregators, true);
+        // More than one operation brings, and none.
+        for (const std::size_t blocks : {1500, 1, 0}) {
+            std::vector<std::uint32_t> bits(2000 * kElements - 5, 0x3F80'0000);
+            for (std::size_t i = 0; i < blocks; ++i) bits[i * kElements] = 0xFFFF'FFFF;
+            std::vector<float> tensor(bits.size());
+            std::memcpy(tensor.data(), bits.data(), bits.size() * sizeof bits[0]);
+            rank.take(tensor);
+            const std::uint64_t before = rank.sessions[0]->number;
+            CHECK(rank.run() == AFFLUX_OVER);
+            const std::uint64_t pieces = (blocks + 1023) / 1024;
+            CHECK(rank.sessions[0]->number == before + 1 + pieces);
+            for (std::size_t i = 0; i < blocks; ++i) bits[i * kElements] = 0x7FC0'0000;
+            CHECK(std::memcmp(tensor.data(), bits.data(), bits.size() * sizeof bits[0]) == 0);
+        }
+        CHECK(rank.group->over() == 3);
     }
 }
 
@@ -172,6 +196,7 @@ void test_another_thread_describes_meanwhile() {
 int main() {
     test_fingerprint_is_the_protocols();
     test_tensors_of_all_sizes();
+    test_blocks_that_are_not_summed_come_again();
     test_nothing_at_all_is_agreed_on();
     test_begun_then_advanced();
     test_what_cannot_be_is_refused();

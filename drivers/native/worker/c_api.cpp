@@ -14,7 +14,7 @@ static_assert(AFFLUX_BFLOAT16 == static_cast<int>(codec::Dtype::Bfloat16));
 static_assert(AFFLUX_SUM == static_cast<int>(codec::Op::Sum));
 static_assert(AFFLUX_MIN == static_cast<int>(codec::Op::Min));
 
-Tensor tensor_of(const afflux_request& request, unsigned ranks) {
+Tensor tensor_of(const afflux_request& request, unsigned ranks, bool numbers) {
     const bool one_output = request.output_count == 1 && request.outputs[0] != nullptr;
     if (request.collective != AFFLUX_ALL_REDUCE || request.input_count != 0 ||
         !(one_output || request.count == 0)) {
@@ -35,7 +35,8 @@ Tensor tensor_of(const afflux_request& request, unsigned ranks) {
             .ranks = static_cast<int>(ranks),
             .count = request.count,
             .elements = elements,
-            .result = elements};
+            .result = elements,
+            .numbers = numbers};
 }
 
 std::size_t least_slots(const std::vector<Session*>& sessions) {
@@ -46,13 +47,14 @@ std::size_t least_slots(const std::vector<Session*>& sessions) {
 
 }  // namespace
 
-Calls::Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions)
+Calls::Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions, bool numbers)
     : afflux_group(static_cast<int>(sessions.at(0)->job.rank),
                    static_cast<int>(sessions.at(0)->job.ranks)),
       loop_(loop),
       lines_(std::move(lines)),
       sessions_(std::move(sessions)),
-      slots_(least_slots(sessions_)) {
+      slots_(least_slots(sessions_)),
+      numbers_(numbers) {
     if (lines_.size() != sessions_.size()) {
         throw std::invalid_argument("each line needs a session");
     }
@@ -86,7 +88,7 @@ std::int32_t Calls::begin(const afflux_request& request, afflux_outcome& outcome
         const bool idle = std::all_of(lines_.begin(), lines_.end(),
                                       [](const Line* line) { return line->idle(); });
         if (!idle) throw std::logic_error("another operation is in progress");
-        const Tensor tensor = tensor_of(request, sessions_[0]->job.ranks);
+        const Tensor tensor = tensor_of(request, sessions_[0]->job.ranks, numbers_);
         const std::uint32_t compared = fingerprint_of(number, request.fingerprint);
         const std::size_t lanes = sessions_[0]->job.lanes;
         const std::size_t of = Operation::sharing(tensor, lanes, lines_.size());
@@ -96,6 +98,7 @@ std::int32_t Calls::begin(const afflux_request& request, afflux_outcome& outcome
             parts.push_back(std::make_unique<Operation>(*sessions_[own], tensor, compared,
                                                         Share{own, of}, slots_));
         }
+        tensor_ = tensor;
     } catch (const std::exception& error) {
         return refuse(outcome, AFFLUX_INVALID, error.what());
     }
@@ -117,18 +120,49 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
     if (operation > begun_) return refuse(outcome, AFFLUX_INVALID, "no such operation has begun");
     if (operation <= last_over_) return AFFLUX_OVER;
     if (closed_ || !running_) return refuse(outcome, AFFLUX_FAILED, "the worker is closed");
+    const double until = monotonic_now() + 1e-9 * static_cast<double>(nanoseconds);
     try {
-        loop_.run(monotonic_now() + 1e-9 * static_cast<double>(nanoseconds));
+        do {
+            loop_.run(until);
+            if (!all_done()) return AFFLUX_NOT_YET;
+        } while (bring_again());
     } catch (const Disagreed& error) {
         return fail(outcome, AFFLUX_DISAGREEMENT, error.what());
     } catch (const std::exception& error) {
         return fail(outcome, AFFLUX_FAILED, error.what());
     }
-    if (!all_done()) return AFFLUX_NOT_YET;
     running_ = false;
     last_over_ = begun_;
     ++over_;
     return AFFLUX_OVER;
+}
+
+// Begins to bring blocks that the aggregators could not sum, now that all parts are over. Returns
+// whether there are any.
+bool Calls::bring_again() {
+    if (again_) {
+        again_->finish();
+        not_summed_.erase(not_summed_.begin(),
+                          not_summed_.begin() + static_cast<std::ptrdiff_t>(again_->size()));
+        again_.reset();
+    } else {
+        not_summed_.clear();
+        for (const auto& part : parts_) {
+            const std::vector<std::size_t> blocks = part->not_summed();
+            not_summed_.insert(not_summed_.end(), blocks.begin(), blocks.end());
+        }
+        std::sort(not_summed_.begin(), not_summed_.end());
+    }
+    if (not_summed_.empty()) return false;
+    Session& first = *sessions_[0];
+    again_ = std::make_unique<Again>(tensor_, first.job.rank, not_summed_);
+    number_ = first.number;
+    parts_.clear();
+    parts_.push_back(std::make_unique<Operation>(first, again_->on_wire(),
+                                                 worker::fingerprint(number_, again_->text()),
+                                                 Share{}, slots_, true));
+    lines_[0]->open(*parts_[0]);
+    return true;
 }
 
 std::uint64_t Calls::in_progress() noexcept {

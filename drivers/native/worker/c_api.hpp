@@ -21,7 +21,9 @@ namespace afflux::worker {
 class Calls : public afflux_group {
   public:
     // The loop must be that of the lines; session i is line i's. All must live until `close`.
-    Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions);
+    // `numbers`: whether tensors' own bytes travel (version 2 of the protocol).
+    Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions,
+          bool numbers = false);
 
     // The fingerprint for requests: it stands for the rest of the operation's text after its
     // number, such as ":sum:float32:300".
@@ -53,6 +55,7 @@ class Calls : public afflux_group {
     std::uint32_t fingerprint_of(std::uint64_t number, std::uint64_t description) const;
     std::int32_t fail(afflux_outcome& outcome, afflux_status status, const char* text);
     bool all_done() const;
+    bool bring_again();
 
     UdpLoop& loop_;
     std::vector<Line*> lines_;
@@ -63,7 +66,11 @@ class Calls : public afflux_group {
     mutable std::mutex texts_mutex_;  // of both: another thread may ask for a call meanwhile
     std::mutex mutex_;                // held by who is inside
     bool closed_ = false;
+    bool numbers_;
     std::vector<std::unique_ptr<Operation>> parts_;
+    Tensor tensor_{};                      // of the latest operation
+    std::vector<std::size_t> not_summed_;  // blocks of it that are yet to be brought again
+    std::unique_ptr<Again> again_;         // those that the part in progress brings
     std::uint64_t begun_ = 0;
     std::uint64_t last_over_ = 0;  // of those begun
     std::uint64_t over_ = 0;

@@ -46,9 +46,16 @@ class Ranks:
         loss: float = 0.0,
         peer_timeout_s: float = 10.0,
         seed: int = 1,
+        numbers: bool = False,
     ) -> None:
         self.workers = [
-            Worker(tickets, rank, loss=LossSwitch(loss, seed, rank), peer_timeout_s=peer_timeout_s)
+            Worker(
+                tickets,
+                rank,
+                loss=LossSwitch(loss, seed, rank),
+                peer_timeout_s=peer_timeout_s,
+                numbers=numbers,
+            )
             for rank in range(tickets[0].workers)
         ]
 
