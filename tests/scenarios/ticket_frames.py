@@ -97,12 +97,12 @@ class TicketFrames:
             present &= everything
         if type_ in (wire.Type.PROBE, wire.Type.JOIN) and generator.random() < 0.98:
             present = 0
-        opcode = generator.choice([0] * 30 + [1, 2, 3, 4, 15])
+        opcode_dtype = self._opcode_dtype(slot, round_)
         if generator.random() < 0.02:
             type_ = generator.randrange(16)
         afflux = HEADER.pack(
             (wire.VERSION + (generator.random() < 0.02)) << 4 | type_,
-            opcode << 4 | generator.choice([1] * 20 + [0, 9]),
+            opcode_dtype,
             ticket.job + (8 if generator.random() < 0.01 else 0),
             worker,
             slot,
@@ -112,6 +112,11 @@ class TicketFrames:
             generator.choice([7] * 30 + [8]),
         )
         return self._framed(afflux + self._body(present), self._peer(ticket, worker))
+
+    def _opcode_dtype(self, slot: int, round_: int) -> int:
+        generator = self.generator
+        opcode = generator.choice([0] * 30 + [1, 2, 3, 4, 15])
+        return opcode << 4 | generator.choice([1] * 20 + [0, 9])
 
     def _from_above(self, ticket: JobTicket, parent: Parent, slot: int, round_: int) -> bytes:
         """Return what a parent sends to the parent port of a job, or something much like it."""

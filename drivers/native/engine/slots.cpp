@@ -61,7 +61,8 @@ void SlotPool::merge_words(std::size_t slot, const Packet& packet) {
 std::size_t SlotPool::add(std::size_t slot, const Packet& packet) {
     const std::size_t v = states_[slot].round & 1;
     Version& version = states_[slot].versions[v];
-    if (NumberOpcode(packet.header.opcode_dtype).of_numbers()) {
+    if (NumberOpcode(packet.header.opcode_dtype).of_numbers() ||
+        NumberOpcode(version.opcode_dtype).of_numbers()) {
         add_numbers(slot, packet);
         return 0;
     }
