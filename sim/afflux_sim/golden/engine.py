@@ -307,7 +307,7 @@ class GoldenEngine(JobTable):
         job.started = True
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
-        if NUMBER_MAX <= max(packet.opcode, version.opcode):
+        if max(packet.opcode, version.opcode) >= NUMBER_MAX:
             version.contributions.append(Contribution(packet.dtype, packet.blocks))
             version.present |= packet.present
         else:
