@@ -13,7 +13,7 @@ void SumBlock::open(const Environment&, Dtype dtype, const void* block) {
 }
 
 bool SumBlock::add(const Environment&, const void* block) {
-    // What comes after an addition that was not exact need not be added.
+    // A block that is not summed needs no further additions.
     exact_ = exact_ && kernels().add(dtype_, block, sums_);
     return exact_;
 }
