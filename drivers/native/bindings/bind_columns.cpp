@@ -31,7 +31,7 @@ struct Window {
 };
 
 void walk_columns(const Input& elements, const Output& result, int dtype, int reduction, int ranks,
-                  std::size_t job_slots, bool back, std::size_t lanes) {
+                  std::size_t job_slots, bool back, std::size_t lanes, bool numbers) {
     const worker::Tensor tensor{
         .dtype = dtype_of(dtype),
         .op = op_of(reduction),
@@ -39,12 +39,13 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
         .count = count_of(elements, dtype_of(dtype)),
         .elements = elements.data(),
         .result = result.data(),
+        .numbers = numbers,
     };
     expect_bytes(result, elements.nbytes(), "result");
     if (job_slots == 0) throw nb::value_error("a job has at least one slot");
     if (lanes < 1 || lanes > wire::kLanesMax) throw nb::value_error("packets have 1 to 16 lanes");
     const nb::gil_scoped_release release;
-    const worker::Grid grid(codec::blocks_of(tensor.count), lanes, job_slots);
+    const worker::Grid grid(tensor.blocks(), lanes, job_slots);
     worker::Columns columns(tensor, grid);
     std::vector<Window> windows(grid.slots);
     for (std::size_t slot = 0; slot < grid.slots; ++slot) {
@@ -72,7 +73,7 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
 
 void bind_columns(nb::module_& module) {
     module.def("walk_columns", &walk_columns, "elements"_a, "result"_a, "dtype"_a, "reduction"_a,
-               "ranks"_a, "slots"_a, "back"_a, "lanes"_a = wire::kLanesMax,
+               "ranks"_a, "slots"_a, "back"_a, "lanes"_a = wire::kLanesMax, "numbers"_a = false,
                "Put a tensor into packets, window by window, as a worker whose peers have nothing\n"
                "to add; with `back`, also take each packet as its own result. For benchmarks.");
 }

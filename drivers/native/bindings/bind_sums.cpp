@@ -7,6 +7,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
 #include "contract/wire.hpp"
+#include "sums/block_scan.hpp"
 #include "sums/environment.hpp"
 #include "sums/exact_sums.hpp"
 #include "sums/extreme.hpp"
@@ -100,6 +101,14 @@ void round_block(const sums::SumBlock& self, int scale, bool all_present, const 
     self.round(sums::Environment(), scale, all_present, out.data());
 }
 
+nb::bytes scan_blocks(int dtype, const Input& elements) {
+    const std::size_t blocks = elements.nbytes() / wire::kBlockBytes;
+    expect_bytes(elements, blocks * wire::kBlockBytes, "whole blocks");
+    std::vector<std::uint8_t> exponents(blocks);
+    sums::scan_blocks(dtype_of(dtype), elements.data(), blocks, exponents.data());
+    return nb::bytes(exponents.data(), exponents.size());
+}
+
 }  // namespace
 
 void bind_sums(nb::module_& module) {
@@ -122,6 +131,8 @@ void bind_sums(nb::module_& module) {
         .def("add", &add_block, "block"_a, "Add a further one; return whether all is exact.")
         .def("round", &round_block, "scale"_a, "all_present"_a, "out"_a,
              "Write the result, all bits set if it is not summed.");
+    module.def("scan_blocks", &scan_blocks, "dtype"_a, "elements"_a,
+               "Return the exponents of whole blocks of 256 bytes, 0 for those without a bit.");
 }
 
 }  // namespace afflux::bindings

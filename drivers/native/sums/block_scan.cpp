@@ -2,65 +2,95 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "codec/instruction_set.hpp"
 #include "contract/wire.hpp"
 
 namespace afflux::sums {
 namespace {
 
-// Of elements as unsigned integers of their size: all bits but the sign, and of these +infinity.
+// Elements as signed integers of their size: without the sign bit they are not negative, so that
+// comparisons are those of processors without unsigned ones.
 template <typename Bits, Bits kInfinity, int kFractionBits>
 struct Floats {
     using Integer = Bits;
+    static constexpr Bits kNotFinite = kInfinity;
 
-    [[gnu::always_inline]] static inline std::uint8_t exponent(Bits greatest) {
+    static constexpr std::uint8_t exponent(Bits greatest) {
         return static_cast<std::uint8_t>(std::max(1, static_cast<int>(greatest >> kFractionBits)));
     }
-    [[gnu::always_inline]] static inline Bits finite(Bits bits) {
-        const auto magnitude = static_cast<Bits>(bits & static_cast<Bits>(~Bits{0} >> 1));
-        return magnitude < kInfinity ? magnitude : Bits{0};
-    }
 };
 
-using Float32 = Floats<std::uint32_t, 0x7F80'0000, 23>;
-using Float16 = Floats<std::uint16_t, 0x7C00, 10>;
-using Bfloat16 = Floats<std::uint16_t, 0x7F80, 7>;
+using Float32 = Floats<std::int32_t, 0x7F80'0000, 23>;
+using Float16 = Floats<std::int16_t, 0x7C00, 10>;
+using Bfloat16 = Floats<std::int16_t, 0x7F80, 7>;
+// No exponents: any magnitude makes 1.
+using Int32 = Floats<std::int32_t, 1, 0>;
 
-struct Int32 {
-    using Integer = std::uint32_t;
+template <typename Bits, std::size_t kBytes>
+using Vector [[gnu::vector_size(kBytes)]] = Bits;
 
-    [[gnu::always_inline]] static inline std::uint8_t exponent(Integer) { return 1; }
-    [[gnu::always_inline]] static inline Integer finite(Integer) { return 0; }
-};
-
-template <typename Elements>
-[[gnu::always_inline]] inline void scan(const std::uint8_t* from, std::size_t blocks,
-                                        std::uint8_t* exponents) {
-    using Bits = typename Elements::Integer;
-    constexpr std::size_t kElements = wire::kBlockBytes / sizeof(Bits);
-    for (std::size_t block = 0; block < blocks; ++block, from += wire::kBlockBytes) {
-        Bits greatest = 0, any = 0;
-        for (std::size_t i = 0; i < kElements; ++i) {
-            Bits bits;
-            std::memcpy(&bits, from + i * sizeof bits, sizeof bits);
-            any = static_cast<Bits>(any | bits);
-            greatest = std::max(greatest, Elements::finite(bits));
-        }
-        exponents[block] = any == 0 ? std::uint8_t{0} : Elements::exponent(greatest);
+// The greatest of a vector's integers, by halves.
+template <typename Bits, std::size_t kBytes>
+[[gnu::always_inline]] inline Bits greatest_of(const Vector<Bits, kBytes>& vector) {
+    if constexpr (kBytes > 16) {
+        Vector<Bits, kBytes / 2> low, high;
+        std::memcpy(&low, &vector, sizeof low);
+        std::memcpy(&high, reinterpret_cast<const char*>(&vector) + sizeof low, sizeof high);
+        return greatest_of<Bits, kBytes / 2>(low > high ? low : high);
+    } else {
+        Bits each[kBytes / sizeof(Bits)];
+        std::memcpy(each, &vector, kBytes);
+        Bits greatest = 0;
+        for (const Bits bits : each) greatest = greatest > bits ? greatest : bits;
+        return greatest;
     }
 }
 
+template <typename Bits, std::size_t kBytes>
+[[gnu::always_inline]] inline bool any_of(const Vector<Bits, kBytes>& vector) {
+    std::uint64_t words[kBytes / 8], any = 0;
+    std::memcpy(words, &vector, kBytes);
+    for (const std::uint64_t word : words) any |= word;
+    return any != 0;
+}
+
+template <typename Elements, std::size_t kBytes>
+[[gnu::always_inline]] inline void scan(const std::uint8_t* from, std::size_t blocks,
+                                        std::uint8_t* exponents) {
+    using Bits = typename Elements::Integer;
+    using Many = Vector<Bits, kBytes>;
+    const Many magnitudes = Many{} + std::numeric_limits<Bits>::max();
+    const Many not_finite = Many{} + Elements::kNotFinite;
+    for (std::size_t block = 0; block < blocks; ++block, from += wire::kBlockBytes) {
+        Many greatest{}, any{};
+        for (std::size_t at = 0; at < wire::kBlockBytes; at += kBytes) {
+            Many bits;
+            std::memcpy(&bits, from + at, kBytes);
+            any |= bits;
+            const Many magnitude = bits & magnitudes;
+            const Many finite = magnitude < not_finite ? magnitude : Many{};
+            greatest = finite > greatest ? finite : greatest;
+        }
+        exponents[block] = any_of<Bits, kBytes>(any)
+                               ? Elements::exponent(greatest_of<Bits, kBytes>(greatest))
+                               : std::uint8_t{0};
+    }
+}
+
+template <std::size_t kBytes>
 [[gnu::always_inline]] inline void scan_any(codec::Dtype dtype, const std::uint8_t* from,
                                             std::size_t blocks, std::uint8_t* exponents) {
     switch (dtype) {
         case codec::Dtype::Float32:
-            return scan<Float32>(from, blocks, exponents);
+            return scan<Float32, kBytes>(from, blocks, exponents);
         case codec::Dtype::Float16:
-            return scan<Float16>(from, blocks, exponents);
+            return scan<Float16, kBytes>(from, blocks, exponents);
         case codec::Dtype::Bfloat16:
-            return scan<Bfloat16>(from, blocks, exponents);
+            return scan<Bfloat16, kBytes>(from, blocks, exponents);
         case codec::Dtype::Int32:
-            return scan<Int32>(from, blocks, exponents);
+            return scan<Int32, kBytes>(from, blocks, exponents);
     }
 }
 
@@ -69,35 +99,35 @@ using Scan = void (*)(codec::Dtype, const std::uint8_t*, std::size_t, std::uint8
 #if defined(__x86_64__)
 [[gnu::target("avx2")]] void scan_avx2(codec::Dtype dtype, const std::uint8_t* from,
                                        std::size_t blocks, std::uint8_t* exponents) {
-    scan_any(dtype, from, blocks, exponents);
+    scan_any<32>(dtype, from, blocks, exponents);
 }
 
 [[gnu::target("avx512f,avx512bw")]] void scan_avx512(codec::Dtype dtype, const std::uint8_t* from,
                                                      std::size_t blocks, std::uint8_t* exponents) {
-    scan_any(dtype, from, blocks, exponents);
+    scan_any<64>(dtype, from, blocks, exponents);
 }
 #endif
 
 void scan_default(codec::Dtype dtype, const std::uint8_t* from, std::size_t blocks,
                   std::uint8_t* exponents) {
-    scan_any(dtype, from, blocks, exponents);
+    scan_any<16>(dtype, from, blocks, exponents);
 }
 
-Scan best() {
+// By the level of the instruction set.
+constexpr Scan kScans[] = {
+    scan_default,
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512bw")) return scan_avx512;
-    if (__builtin_cpu_supports("avx2")) return scan_avx2;
+    scan_avx2,
+    scan_avx512,
 #endif
-    return scan_default;
-}
+};
 
 }  // namespace
 
 void scan_blocks(codec::Dtype dtype, const void* elements, std::size_t blocks,
                  std::uint8_t* exponents) {
-    static const Scan chosen = best();
-    chosen(dtype, static_cast<const std::uint8_t*>(elements), blocks, exponents);
+    kScans[codec::instruction_set_level()](dtype, static_cast<const std::uint8_t*>(elements),
+                                           blocks, exponents);
 }
 
 }  // namespace afflux::sums
