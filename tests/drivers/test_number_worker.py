@@ -66,7 +66,7 @@ def test_every_operation(name, kind):
     rng = np.random.default_rng(11)
     job = VirtualJob(3, lanes=4, slots=3, engine=engine_of(name))
     for dtype, reduction in OPERATIONS:
-        for count in (0, 1, 64, 65, 129, 1000) if name == "soft" else (65, 300):
+        for count in (0, 1, 65, 700) if name == "soft" else (65, 200):
             tensors = tensors_of(rng, kind, dtype, count, 3)
             check(job, [x.copy() for x in tensors], dtype, reduction)
             check(job, [x.copy() for x in tensors], dtype, reduction, in_place=True)
@@ -150,7 +150,7 @@ def test_over_sockets(no_threads_left, aggregators, loss):
             tickets.append(lease.ticket)
         ranks = ending.enter_context(Ranks(*tickets, loss=loss, numbers=True))
         for dtype, reduction in OPERATIONS:
-            for kind, count in (("mixed", 3000), ("special", 20_001), ("mixed", 20)):
+            for kind, count in (("mixed", 1000), ("special", 4001), ("mixed", 20)):
                 tensors = tensors_of(rng, kind, dtype, count, 3)
                 right = expected(tensors, dtype, reduction)
                 results = ranks.all_reduce(tensors, wire.Dtype[dtype.upper()], Reduction(reduction))
