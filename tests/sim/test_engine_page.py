@@ -1,5 +1,6 @@
 """The page that replays the engine: what it shows has happened, in the RTL, and all of it."""
 
+import copy
 import json
 import re
 from collections import Counter
@@ -78,6 +79,15 @@ def test_sums_in_the_slots_are_those_that_leave(runs):
                     and change[2:6] == (packet.slot, packet.round & 1, lane, 0)
                 ]
                 assert written[-1] == value
+
+
+def test_a_recorded_sum_that_is_wrong_is_seen(runs):
+    run = copy.copy(runs["clean"])
+    last = max(n for n, change in enumerate(run.changes) if change[0] == "sum" and not change[5])
+    wrong = (*run.changes[last][:6], run.changes[last][6] ^ 1)
+    run.changes = [*run.changes[:last], wrong, *run.changes[last + 1 :]]
+    with pytest.raises(AssertionError):
+        test_sums_in_the_slots_are_those_that_leave({"clean": run})
 
 
 def test_blocks_that_are_not_zero_are_sent_and_no_others(runs):
