@@ -11,12 +11,14 @@ from afflux_hdl.contract import wire
 from afflux_sim.golden.frames import Endpoint, Packet, build_frame, parse_packet
 from afflux_sim.golden.network import (
     Receive,
+    deliver,
     join_all,
     make_workers,
     run_in_order,
     run_unkindly,
 )
 from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.shared_columns import SharedColumns
 from afflux_sim.golden.worker import GoldenWorker
 from tests.checks.golden_comparison import compare_engines, tickets_of
 from tests.support.drivers.virtual_job import (
@@ -138,3 +140,26 @@ def test_opcodes(opcode: int, dtype: int, known: bool) -> None:
 def test_equals_golden_on_random_frames(jobs: list, seed: int) -> None:
     engine = SoftEngine(slots=64, numbers=True, shares=1 + seed)
     compare_engines(engine, tickets_of(jobs, {0}), seed, 1500, numbers=True)
+
+
+@pytest.mark.parametrize("aggregators", [2, 3])
+def test_aggregators_share_columns(aggregators: int) -> None:
+    """Engines of one address, each in a network of its own, and each worker's parts."""
+    rng = np.random.default_rng(aggregators)
+    jobs = [job_of(2) for _ in range(aggregators)]
+    shared = [SharedColumns(parts) for parts in zip(*(own for _, own in jobs), strict=True)]
+    for dtype, reduction in OPERATIONS:
+        for kind, count in (("mixed", 5), ("dense", 700), ("mixed", 3000)):
+            tensors = [draw(rng, kind, dtype, count) for _ in shared]
+            for worker, tensor in zip(shared, tensors, strict=True):
+                worker.start(tensor, dtype, reduction)
+            going = True
+            while going:
+                for engine, own in jobs:
+                    while frames := [frame for worker in own for frame in worker.frames_to_send()]:
+                        for frame in frames:
+                            deliver(engine.play([frame]), own)
+                went_on = [worker.go_on() for worker in shared]
+                going = any(went_on)
+            check([worker.result() for worker in shared], tensors, dtype, reduction)
+    assert all(counters_of(engine)["rounds"] for engine, _ in jobs)

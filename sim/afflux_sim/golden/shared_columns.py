@@ -30,7 +30,7 @@ class SharedColumns:
         """Begin the next operation with this worker's tensor."""
         first = self.workers[0]
         encoding = first.encode(tensor, dtype, reduction)
-        exact = is_exact_mode(tensor.size, dtype, reduction)
+        exact = encoding.direct if first.numbers else is_exact_mode(tensor.size, dtype, reduction)
         used = sharing(encoding, first.lanes, len(self.workers), exact=exact)
         slots = min(len(worker.rounds) for worker in self.workers)
         for own, worker in enumerate(self.workers):
@@ -38,6 +38,14 @@ class SharedColumns:
                 worker.start_share(tensor, dtype, reduction, encoding, (own, used), slots)
             else:
                 worker.miss()
+
+    def go_on(self) -> bool:
+        """Begin to bring again the blocks that were not summed; the first aggregator alone does."""
+        if not all(worker.done for worker in self.workers) or not self.workers[0].go_on():
+            return False
+        for worker in self.workers[1:]:
+            worker.miss()
+        return True
 
     def result(self) -> Tensor:
         """Return the tensor of the operation that is over.
