@@ -200,6 +200,20 @@ def test_halves() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"slot_bits": 63},
+        {"slot_bits": 66},
+        {"slot_bits": 34},
+        {"halves": (Format(5, 10), Format(8, 8))},
+    ],
+)
+def test_formats_that_do_not_fit_are_refused(arguments: dict) -> None:
+    with pytest.raises(ValueError, match=r"must be|does not fit"):
+        Fixed(**arguments)
+
+
 def test_results_come_after_nine_cycles() -> None:
     """What the docstrings say: 3 to align, 1 to accumulate, 5 to round."""
     blocks = [Block(Dtype.FLOAT32, 127, (0x3F800000,))] * 3
