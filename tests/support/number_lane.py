@@ -3,7 +3,7 @@
 The reference knows nothing of slots: it adds rational numbers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,16 @@ from afflux_hdl.numbers.formats import GUARD_BITS, Fixed, Format
 from afflux_hdl.numbers.round import Round
 from afflux_sim.golden import rounding
 
-__all__ = ["ALIGN_CYCLES", "TINY", "Block", "NumberLane", "expected", "results", "value_of"]
+__all__ = [
+    "ALIGN_CYCLES",
+    "TINY",
+    "Block",
+    "NumberLane",
+    "expected",
+    "results",
+    "simulate",
+    "value_of",
+]
 
 ALIGN_CYCLES, ACCUMULATE_CYCLES = 3, 1
 
@@ -49,6 +58,9 @@ class NumberLane(Elaboratable):
 
     Attributes:
         latency: Cycles from a word to the result of all words up to it.
+        flips: Bits of the word that flip before it comes in, after its residue has been taken.
+        slot_flips: Bits of the slot's word that flip before it is rounded.
+        wrong: The result is not to be used.
     """
 
     def __init__(self, fixed: Fixed) -> None:
@@ -60,6 +72,9 @@ class NumberLane(Elaboratable):
         self.scale = Signal(range(GUARD_BITS + 1))
         self.all_present = Signal()
         self.first = Signal()
+        self.flips = Signal(fixed.wide.bits)
+        self.slot_flips = Signal(fixed.slot_bits)
+        self.wrong = Signal()
         self.result = Signal(fixed.wide.bits)
 
     def elaborate(self, platform: object) -> Module:
@@ -68,10 +83,12 @@ class NumberLane(Elaboratable):
         m.submodules.accumulate = accumulate = Accumulate(self.fixed)
         m.submodules.round = round_ = Round(self.fixed)
         m.d.comb += [
-            align.word.eq(self.word),
+            align.word.eq(self.word ^ self.flips),
+            align.residue.eq(self.word % 15),
             align.dtype.eq(self.dtype),
             align.exponent.eq(self.exponent),
             self.result.eq(round_.word),
+            self.wrong.eq(round_.wrong),
         ]
         beside = Cat(self.first, self.dtype, self.exponent, self.scale, self.all_present)
         for n in range(ALIGN_CYCLES + ACCUMULATE_CYCLES):
@@ -91,6 +108,7 @@ class NumberLane(Elaboratable):
         m.d.comb += [
             Cat(unused, round_.dtype, round_.exponent, round_.scale, round_.all_present).eq(beside),
             round_.slot.eq(accumulate.merged),
+            round_.slot.value.eq(accumulate.merged.value ^ self.slot_flips),
             round_.lost.eq(lost),
         ]
         return m
@@ -117,13 +135,19 @@ def results(fixed: Fixed, blocks: Iterable[Block]) -> list[list[int]]:
                 if sent[cycle - lane.latency][1] == 0:
                     found.append([])
                 found[-1].append(ctx.get(lane.result))
+                assert not ctx.get(lane.wrong)
             await ctx.tick()
 
+    simulate(lane, testbench)
+    return found
+
+
+def simulate(lane: NumberLane, testbench: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Run a testbench."""
     simulator = Simulator(lane)
     simulator.add_clock(1e-6)
     simulator.add_testbench(testbench)
     simulator.run()
-    return found
 
 
 def value_of(element: int, form: Format) -> Fraction | str:

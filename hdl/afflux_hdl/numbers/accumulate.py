@@ -7,6 +7,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from afflux_hdl.numbers import residue
 from afflux_hdl.numbers.formats import Fixed
 
 __all__ = ["Accumulate"]
@@ -55,5 +56,6 @@ class Accumulate(wiring.Component):
         m.d.sync += [
             self.merged.special.eq(self.held.special.as_value() | self.addend.special.as_value()),
             self.merged.not_minus_zero.eq(self.held.not_minus_zero | self.addend.not_minus_zero),
+            self.merged.residue.eq(residue.total(m, (self.held.residue, self.addend.residue))),
         ]
         return m

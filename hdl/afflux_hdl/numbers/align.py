@@ -9,6 +9,11 @@
 One shifter serves both a wide element and two halves: `afflux_hdl.numbers.shifts`. Of a wide
 element both halves of the logic come to the same distance.
 
+The addend's residue is that of the word, without exponent and sign, and negated for each place by
+which the significand moves. So if a bit of the word has flipped, or one flips in the shifter or
+behind it, the slot's word does not fit its residue. Infinities and NaNs are added like a number
+whose exponent is E, so that they fit theirs.
+
 Proved: `tests/formal/align.py`. Tested: `tests/hdl/test_numbers.py`.
 """
 
@@ -16,7 +21,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl.numbers.formats import Fixed, Special
+from afflux_hdl.numbers.formats import Fixed, Format, Special
+from afflux_hdl.numbers.residue import RESIDUE_BITS, minus, pairs, total
 from afflux_hdl.numbers.shifts import falls, moved_down
 
 __all__ = ["Align"]
@@ -30,6 +36,7 @@ class Align(wiring.Component):
 
     Members:
         word: An element of float32, or two of float16 or bfloat16.
+        residue: The word's, modulo 15 (`afflux_hdl.lib.residue`).
         dtype: `wire.Dtype`: 2 and 3 are halves.
         exponent: E, in the dtype's own format: the exponent field of the greatest finite element of
             all contributions, at least 1.
@@ -43,6 +50,7 @@ class Align(wiring.Component):
         super().__init__(
             {
                 "word": In(fixed.wide.bits),
+                "residue": In(2 * RESIDUE_BITS),
                 "dtype": In(2),
                 "exponent": In(fixed.exponent_bits),
                 "o": Out(fixed.addend()),
@@ -64,6 +72,8 @@ class Align(wiring.Component):
                     "negative": 2,
                     "zero": 2,
                     "special": data.ArrayLayout(2, 2),
+                    "residue": data.ArrayLayout(RESIDUE_BITS, 2),
+                    "turned": 2,
                 }
             )
         )
@@ -81,6 +91,7 @@ class Align(wiring.Component):
                     "negative": 2,
                     "not_minus_zero": 2,
                     "special": data.ArrayLayout(2, 2),
+                    "residue": RESIDUE_BITS,
                     "lost": 1,
                 }
             )
@@ -104,18 +115,18 @@ class Align(wiring.Component):
         empty, full, sign, normal = (
             Signal(name=f"{name}_{n}") for name in ("empty", "full", "sign", "normal")
         )
-        widened = Signal(f.exponent_bits, name=f"widened_{n}")
         m.d.comb += [
             exponent.eq(f.chosen(self.dtype, wide[1], (half_0[1], half_1[1]))),
             empty.eq(~f.chosen(self.dtype, wide[0].any(), (half_0[0].any(), half_1[0].any()))),
             sign.eq(f.chosen(self.dtype, wide[2], (half_0[2], half_1[2]))),
-            widened.eq(exponent | f.chosen(self.dtype, *self._above_fields())),
-            full.eq(widened.all()),
+            full.eq((exponent | f.by_format(self.dtype, self._above_field)).all()),
             normal.eq(exponent.any()),
         ]
         # E - exponent; the exponent field 0 counts as 1.
         below = Signal(f.exponent_bits + 2, name=f"below_{n}")
         m.d.comb += below.eq(Cat(Const(1, 1), self.exponent) + Cat(normal, ~exponent))
+        # Each place by which the significand moves negates its residue.
+        odd = f.by_format(self.dtype, lambda form: (f.hidden_of(form) - form.fraction_bits) % 2)
         infinity = Mux(sign, Special.MINUS_INFINITY, Special.INFINITY)
         m.d.sync += [
             unpacked.distance[n].eq(below[1:-1]),
@@ -123,17 +134,35 @@ class Align(wiring.Component):
             unpacked.negative[n].eq(sign),
             unpacked.zero[n].eq(~normal & empty),
             unpacked.special[n].eq(Mux(full, Mux(empty, infinity, Special.NAN), 0)),
+            unpacked.residue[n].eq(self._residue(m, n, exponent, normal, sign)),
+            unpacked.turned[n].eq(sign ^ odd ^ (below[1] & ~full)),
         ]
+        with m.If(full):
+            m.d.sync += [unpacked.distance[n].eq(0), unpacked.above[n].eq(0)]
         return normal
 
-    def _above_fields(self) -> tuple[Value, tuple[Value, Value]]:
-        """Return ones for the places that each format's exponent field has not."""
+    def _residue(self, m: Module, n: int, exponent: Value, normal: Value, sign: Value) -> Value:
+        """Return the residue of an element's significand.
+
+        That of the upper half is made from its bits. That of the lower half, or of the wide
+        element, is what the word's residue has besides: so it is wrong if any bit of the word is.
+        """
         f = self._fixed
-        wide, half_0, half_1 = (
-            Const((1 << f.exponent_bits) - 1 - form.exponent_max, f.exponent_bits)
-            for form in (f.wide, *f.halves)
-        )
-        return wide, (half_0, half_1)
+        size = f.wide.bits // 2
+        if n == 1:
+            low, high = (self.word[size:][: form.fraction_bits] for form in f.halves)
+            hidden = minus(normal, f.by_format(self.dtype, lambda form: form.fraction_bits % 2))
+            return total(m, [*pairs(Mux(self.dtype[0], high, low)), hidden])
+        upper = total(m, pairs(self.word[size:])) & self.dtype[1].replicate(RESIDUE_BITS)
+        # The sign's place counts as -1, and that of the exponent field's lowest bit as 1 or -1.
+        fields = [*pairs(exponent), minus(normal)]
+        less = f.by_format(self.dtype, lambda form: 1 - form.fraction_bits % 2)
+        terms = [*pairs(self.residue), minus(upper), Cat(sign, Const(0, 1))]
+        return total(m, [*terms, *(minus(field, less) for field in fields)])
+
+    def _above_field(self, form: Format) -> int:
+        """Return ones for the places that a format's exponent field has not."""
+        return (1 << self._fixed.exponent_bits) - 1 - form.exponent_max
 
     def _placed(self, hidden: list[Value]) -> Value:
         """Return the significands in their places, by dtype."""
@@ -153,13 +182,12 @@ class Align(wiring.Component):
     def _move_finely(self, m: Module, unpacked: data.View, moved: data.View) -> None:
         """Move down by less than the greatest stride; see what is beyond the slot."""
         f = self._fixed
-        clear, special = Signal(2), [special.any() for special in unpacked.special]
+        far = Signal(2)
         lost: Value = Const(0, 1)
         fine = 2 * (len(f.strides) - 1)
         for n, distance in enumerate(unpacked.distance):
-            far = unpacked.above[n] | distance[fine + 2 :].any()
-            m.d.comb += clear[n].eq(far | special[n])
-            lost = lost | (far & ~special[n] & ~unpacked.zero[n])
+            m.d.comb += far[n].eq(unpacked.above[n] | distance[fine + 2 :].any())
+            lost = lost | (far[n] & ~unpacked.zero[n])
             m.d.sync += moved.digit[n].eq(distance[fine : fine + 2])
 
         # Lowest bit that an upper half may have, counted from the cut: there is nothing below.
@@ -174,16 +202,19 @@ class Align(wiring.Component):
                 digit = unpacked.distance[e][2 * n : 2 * n + 2]
                 place = slice(e * f.half, (e + 1) * f.half)
                 m.d.comb += bits[place].eq(moved_down(view, stride, digit))
-                lost = lost | (falls(view, stride, digit) & ~clear[e] & counts)
+                lost = lost | (falls(view, stride, digit) & ~far[e] & counts)
             lowest = max(0, lowest - 3 * stride)
+        residues = [minus(unpacked.residue[n], unpacked.turned[n]) for n in range(2)]
+        residues[1] = residues[1] & unpacked.halves.replicate(RESIDUE_BITS)
         m.d.sync += [
             moved.bits.eq(bits),
             moved.upper_if_wide.eq(bits[f.half :]),
             moved.halves.eq(unpacked.halves),
-            moved.clear.eq(clear),
+            moved.clear.eq(far),
             moved.negative.eq(unpacked.negative),
             moved.not_minus_zero.eq(~(unpacked.negative & unpacked.zero)),
             moved.special.eq(unpacked.special),
+            moved.residue.eq(total(m, residues)),
             moved.lost.eq(lost),
         ]
         with m.If(unpacked.halves):
@@ -208,5 +239,6 @@ class Align(wiring.Component):
         m.d.sync += [
             self.o.special.eq(moved.special),
             self.o.not_minus_zero.eq(moved.not_minus_zero),
+            self.o.residue.eq(moved.residue),
             self.lost.eq(lost),
         ]

@@ -14,10 +14,13 @@ the sum of 64 elements. A half has the same form with W / 2 in place of W.
 Proved: `tests/formal/align.py`. Tested: `tests/hdl/test_numbers.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from amaranth.hdl import Mux, Value, ValueLike
+from amaranth.hdl import Const, Mux, Value, ValueLike
 from amaranth.lib import data
+
+from afflux_hdl.numbers.residue import RESIDUE_BITS
 
 __all__ = ["GUARD_BITS", "Fixed", "Format", "Special"]
 
@@ -66,7 +69,7 @@ class Fixed:
     """The numbers of an engine: its formats, and the bits of a word in a slot.
 
     Attributes:
-        slot_bits: W, even, up to 64.
+        slot_bits: W, a multiple of 4, up to 64.
         wide: The format that takes a whole word: dtypes 0 and 1.
         halves: The formats of which a word has two elements: dtypes 2 and 3.
 
@@ -79,8 +82,8 @@ class Fixed:
     halves: tuple[Format, Format] = field(default=(Format(5, 10), Format(8, 7)))
 
     def __post_init__(self) -> None:
-        if self.slot_bits % 2 or self.slot_bits > 64:
-            raise ValueError(f"slot_bits must be even, up to 64, not {self.slot_bits}")
+        if self.slot_bits % 4 or self.slot_bits > 64:
+            raise ValueError(f"slot_bits must be a multiple of 4 up to 64, not {self.slot_bits}")
         for form in self.halves:
             if 2 * form.bits != self.wide.bits:
                 raise ValueError(f"two of {form} must be as wide as {self.wide}")
@@ -113,13 +116,16 @@ class Fixed:
         """Return the layout of a word in a slot.
 
         The lower half is element 0; of a wide element both are the same. `not_minus_zero` is set if
-        a contribution was anything but -0. All zeros are a slot without contributions.
+        a contribution was anything but -0. `residue` is that of the elements' values, with their
+        signs, added up; of one that is special the value says nothing else. All zeros are a slot
+        without contributions.
         """
         return data.StructLayout(
             {
                 "value": self.slot_bits,
                 "special": data.ArrayLayout(2, 2),
                 "not_minus_zero": 2,
+                "residue": RESIDUE_BITS,
             }
         )
 
@@ -135,8 +141,18 @@ class Fixed:
                 "carry": 2,
                 "special": data.ArrayLayout(2, 2),
                 "not_minus_zero": 2,
+                "residue": RESIDUE_BITS,
             }
         )
+
+    def hidden_of(self, form: Format) -> int:
+        """Return the place of the hidden bit of one of the formats in what an element takes."""
+        return self.hidden(self.slot_bits if form == self.wide else self.half)
+
+    def by_format(self, dtype: Value, number: Callable[[Format], int]) -> Value:
+        """Return a number of the format that belongs to a dtype."""
+        numbers = [Const(number(form)) for form in (self.wide, *self.halves)]
+        return self.chosen(dtype, numbers[0], (numbers[1], numbers[2]))
 
     @staticmethod
     def chosen(dtype: Value, wide: ValueLike, halves: tuple[ValueLike, ValueLike]) -> Value:

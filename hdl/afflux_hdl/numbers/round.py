@@ -22,6 +22,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.numbers.formats import GUARD_BITS, Fixed, Format, Special
+from afflux_hdl.numbers.residue import fits, pairs
 from afflux_hdl.numbers.shifts import moved_up
 
 __all__ = ["Round"]
@@ -41,6 +42,8 @@ class Round(wiring.Component):
         all_present: All workers have contributed, so a sum may be -0.
         lost: A contribution to the block is not exact: the word becomes all ones.
         word: An element of float32, or two of float16 or bfloat16, five cycles later.
+        wrong: The slot's word did not fit its residue, five cycles later. Of a lost one nothing is
+            said.
     """
 
     def __init__(self, fixed: Fixed) -> None:
@@ -54,6 +57,7 @@ class Round(wiring.Component):
                 "all_present": In(1),
                 "lost": In(1),
                 "word": Out(fixed.wide.bits),
+                "wrong": Out(1),
             }
         )
 
@@ -87,6 +91,7 @@ class Round(wiring.Component):
                 "minus_zero": 2,
                 "special": data.ArrayLayout(2, 2),
                 "lost": 1,
+                "wrong": 1,
             }
         )
 
@@ -106,8 +111,23 @@ class Round(wiring.Component):
             side.special.eq(self.slot.special),
             side.minus_zero.eq(~self.slot.not_minus_zero & self.all_present.replicate(2)),
             side.lost.eq(self.lost),
+            side.wrong.eq(~fits(m, self._digits(halves), self.slot.residue) & ~self.lost),
         ]
         return side
+
+    def _digits(self, halves: Value) -> list[Value]:
+        """Return pairs of bits whose sum is the slot's value, modulo 3, with the elements' signs.
+
+        A sign counts -2**n where a bit there would count 2**n: 1 instead of 2, as n is odd.
+        """
+        value, cut = self.slot.value, self._fixed.half
+        middle = value[cut - 1]
+        return [
+            *pairs(value[: cut - 1]),
+            Cat(middle & halves, middle & ~halves),
+            *pairs(value[cut:-1]),
+            Cat(value[-1], Const(0, 1)),
+        ]
 
     def _find(self, m: Module, number: Value, side: data.View, n: int) -> tuple[Value, data.View]:
         """Find the digit of step `n`; return the number that has moved by it, a cycle later."""
@@ -119,7 +139,7 @@ class Round(wiring.Component):
         m.d.sync += [held.eq(number), lower_if_wide.eq(number[: f.half])]
         with m.If(halves):
             m.d.sync += lower_if_wide.eq(0)
-        for name in ("dtype", "room", "negative", "minus_zero", "special", "lost"):
+        for name in ("dtype", "room", "negative", "minus_zero", "special", "lost", "wrong"):
             m.d.sync += known[name].eq(side[name])
 
         digits = []
@@ -178,13 +198,14 @@ class Round(wiring.Component):
                     "inverted": 2,
                     "sign": 2,
                     "lost": 1,
+                    "wrong": 1,
                 }
             ),
             reset_less=True,
         )
-        m.d.sync += [exact.dtype.eq(side.dtype), exact.lost.eq(side.lost)]
-        greatest = [Const(form.exponent_max) for form in (f.wide, *f.halves)]
-        limit = f.chosen(side.dtype, greatest[0], (greatest[1], greatest[2]))
+        for name in ("dtype", "lost", "wrong"):
+            m.d.sync += exact[name].eq(side[name])
+        limit = f.by_format(side.dtype, lambda form: form.exponent_max)
         wide = self._behind(number, f.wide, f.slot_bits - 2, 0)
         for e, (top, end) in enumerate(self._ranges):
             halves = [self._behind(number, form, top, end) for form in f.halves]
@@ -243,6 +264,7 @@ class Round(wiring.Component):
         right = Cat(Const(1, 1), Const(0, size), ~halves | ups[1], Const(0, size))
         total = Signal(len(left))
         m.d.comb += total.eq(left + right)
+        m.d.sync += self.wrong.eq(exact.wrong)
         word = Signal(f.wide.bits, reset_less=True)
         m.d.comb += self.word.eq(word)
         m.d.sync += word.eq(Cat(total[1 : size + 1], total[size + 2 : -1], exact.sign[1]))
