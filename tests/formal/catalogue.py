@@ -1,6 +1,7 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
 from tests.formal.catalogue_end_to_end import END_TO_END
+from tests.formal.catalogue_numbers import NUMBERS
 from tests.formal.catalogue_options import OPTIONS
 from tests.formal.catalogue_seams import (
     BOUNDS,
@@ -467,6 +468,7 @@ MEMORIES = tuple(
 
 PROOFS = (
     LANE_ALU,
+    *NUMBERS,
     *COMMANDS,
     *DISPATCH,
     *DISTANCE,
