@@ -43,7 +43,7 @@ BUILD_FLAGS = (
     *QUICK_VERILATOR_FLAGS,
 )
 # The testbench, which is Python, is what takes the time.
-OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
+OPTIMISATION = {"OPT_FAST": "-Og", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-Og"}
 
 
 # A model is compiled as one unit: most of its files hold little but the same headers.

@@ -1,6 +1,8 @@
 """The common part of the Verilog tops of engine and node."""
 
-import re
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
@@ -17,6 +19,18 @@ before them reaches within a cycle wherever they are.
 """
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python from looking for garbage, which among millions of live objects takes a third."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+
+
 class PlainPorts(Elaboratable):
     """A design with plain port names: its ports are those attributes that are signals."""
 
@@ -27,12 +41,16 @@ class PlainPorts(Elaboratable):
 
     def to_verilog(self, name: str) -> str:
         """Return the Verilog, one text, with the top module called `name`."""
-        text = verilog.convert(
-            self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
-        )
-        # Amaranth leaves the attribute on memories. It names a path of the machine that generates
-        # the Verilog, so equal sources would give different texts in different places.
-        text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
+        with _uncollected():
+            text = verilog.convert(
+                self,
+                name=name,
+                platform=VERILOG,
+                ports=self.ports,
+                # Paths of the machine, with which equal sources would give different texts.
+                emit_src=False,
+                strip_internal_attrs=True,
+            )
         registered = REGISTERED_RAM_VERILOG if "afflux_ram_registered" in text else ""
         return f"{text}{RAM_VERILOG}{registered}"
 
