@@ -23,6 +23,9 @@ BUGS = {
     "a last exact addition counts": Bug(
         "sums/sum_block.cpp", "exact_ = exact_ && kernels()", "exact_ = kernels()"
     ),
+    "absent blocks are zeros of any sign": Bug(
+        "sums/exact_sums.cpp", "sum.all_present && having == sources", "sum.all_present"
+    ),
     "no end of an array": Bug("sums/exact_sums.cpp", "if (!rest) return one_by_one;", "return 0;"),
 }
 
@@ -75,6 +78,14 @@ KERNEL_BUGS = {
 
 def test_without_a_bug_it_passes() -> None:
     assert passes("no bug in sums", None, program=FAMILIES)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(4000)
+@pytest.mark.parametrize("program", [FAMILIES, PAIRS])
+def test_without_a_bug_all_pass(program: str) -> None:
+    """Some 10**8 elements, and all pairs of bfloat16: minutes each."""
+    assert passes("none, long", None, program=program, arguments=["long"], limit_s=3600)
 
 
 @pytest.mark.parametrize("name", first_now(BUGS))

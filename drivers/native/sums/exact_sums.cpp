@@ -61,6 +61,38 @@ std::size_t exact_sums_in_place(const Sum& sum, std::size_t count, int sources,
     return sum_all(sum, count, {sources, elements, sources, elements});
 }
 
+std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int sources,
+                                  const void* const* elements, const std::uint8_t* const* present,
+                                  void* out, std::uint8_t* some) {
+    const Environment environment;
+    const auto there = [&](std::size_t block) {
+        std::uint64_t mask = 0;
+        for (int r = 0; r < sources; ++r) mask |= std::uint64_t{present[r][block] != 0} << r;
+        return mask;
+    };
+    const std::size_t count = wire::kBlockBytes / size_of(sum.dtype);
+    std::size_t one_by_one = 0;
+    for (std::size_t block = 0; block < blocks;) {
+        // Blocks that the same sources have are summed together.
+        const std::uint64_t mask = there(block);
+        const std::size_t first = block;
+        do {
+            some[block] = mask != 0;
+        } while (++block < blocks && there(block) == mask);
+        if (!mask) continue;
+        const void* here[codec::kMaxRanks];
+        int having = 0;
+        for (int r = 0; r < sources; ++r) {
+            if (mask >> r & 1) here[having++] = at(sum.dtype, elements[r], first * count);
+        }
+        Sum part = sum;
+        part.all_present = sum.all_present && having == sources;
+        void* to = at(sum.dtype, out, first * count);
+        one_by_one += kernels().arrays(part, (block - first) * count, {having, here, 1, &to});
+    }
+    return one_by_one;
+}
+
 int average_scale(int ranks) {
     return codec::guard_bits(ranks);
 }

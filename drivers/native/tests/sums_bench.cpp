@@ -9,6 +9,7 @@
 //     add                         an aggregator's part of it
 //     in place                    a sum by integers among ranks that share memory
 //     exact, exact in place       exact_sums, which takes the place of both
+//     exact of present            the same of blocks, all of which are there
 //     block                       SumBlock: all contributions, and rounding
 #include <algorithm>
 #include <chrono>
@@ -110,6 +111,9 @@ void compare(Dtype dtype, int ranks, std::size_t count) {
     std::vector<std::int32_t> total(count), out(count);
     std::vector<std::uint8_t> exponents(blocks);
     const sums::Sum sum{dtype};
+    const std::vector<std::uint8_t> present(data.out.size() / wire::kBlockBytes, 1);
+    const std::vector<const std::uint8_t*> everywhere(data.sources.size(), present.data());
+    std::vector<std::uint8_t> some(present.size());
     std::vector<Timed> all{
         {"scan", [&] { codec::scan(dtype, data.sources[0], count, exponents.data()); }},
         {"quantise",
@@ -136,6 +140,11 @@ void compare(Dtype dtype, int ranks, std::size_t count) {
          [&] { sums::exact_sums(sum, count, ranks, data.sources.data(), data.out.data()); }},
         {"exact in place",
          [&] { sums::exact_sums_in_place(sum, count, ranks, data.places.data()); }},
+        {"exact of present",
+         [&] {
+             sums::exact_sums_of_present(sum, present.size(), ranks, data.sources.data(),
+                                         everywhere.data(), data.out.data(), some.data());
+         }},
         {"block", [&] { engine_blocks(data); }},
     };
     for (int run = 0; run < kRuns; ++run) {

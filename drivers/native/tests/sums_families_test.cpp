@@ -133,6 +133,41 @@ void check_blocks(const Case& given, Totals& totals) {
     }
 }
 
+// Blocks that are absent are not read, and count as zeros.
+void check_presence(const Case& given, std::mt19937& draw) {
+    const std::size_t blocks = given.want.size() / wire::kBlockBytes;
+    std::vector<Bytes> cleared = given.tensors, filled = given.tensors, present;
+    for (std::size_t r = 0; r < cleared.size(); ++r) {
+        present.emplace_back(blocks, 1);
+        for (std::size_t b = 0; b < blocks; ++b) {
+            if (draw() % 4) continue;
+            present[r][b] = 0;
+            std::memset(&cleared[r][b * wire::kBlockBytes], 0, wire::kBlockBytes);
+            std::memset(&filled[r][b * wire::kBlockBytes], 0xFF, wire::kBlockBytes);
+        }
+    }
+    std::vector<const void*> of_cleared, of_filled;
+    std::vector<const std::uint8_t*> of_present;
+    for (std::size_t r = 0; r < cleared.size(); ++r) {
+        of_cleared.push_back(cleared[r].data());
+        of_filled.push_back(filled[r].data());
+        of_present.push_back(present[r].data());
+    }
+    const int ranks = static_cast<int>(cleared.size());
+    const std::size_t bytes = blocks * wire::kBlockBytes;
+    Bytes want(bytes), found(bytes), some(blocks);
+    sums::exact_sums(given.sum, bytes / codec::size_of(given.sum.dtype), ranks, of_cleared.data(),
+                     want.data());
+    sums::exact_sums_of_present(given.sum, blocks, ranks, of_filled.data(), of_present.data(),
+                                found.data(), some.data());
+    CHECK(found == want);
+    for (std::size_t b = 0; b < blocks; ++b) {
+        bool any = false;
+        for (const Bytes& each : present) any = any || each[b];
+        CHECK(some[b] == any);
+    }
+}
+
 // Integers alone, which arrays only take where doubles fail.
 void check_integers(const Case& given) {
     Bytes out(given.want.size());
@@ -179,6 +214,7 @@ void check_family(Dtype dtype, Family family, std::size_t count) {
                 codec::use_instruction_set(name);
                 check_arrays(given, totals);
                 check_blocks(given, totals);
+                check_presence(given, shuffle);
                 std::shuffle(given.order.begin(), given.order.end(), shuffle);
             }
         }

@@ -72,6 +72,8 @@ def passes(
     sanitized: bool = False,
     runs: int = 1,
     kernels: Sequence[str] | None = None,
+    arguments: Sequence[str] = ARGUMENTS,
+    limit_s: float = LIMIT_S,
 ) -> bool:
     """Return whether a test program passes with this bug in what it tests.
 
@@ -84,6 +86,8 @@ def passes(
         runs: How often it is run; it passes if it does each time.
         kernels: Options with which the kernels of what it tests are compiled again, with the bug in
             one of their headers.
+        arguments: Of the program.
+        limit_s: After how many seconds a run is ended with an error.
     """
     folder = FOLDER / re.sub(r"\W+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,9 +107,9 @@ def passes(
     else:
         link(executable, [main_object(program), *changed], parts, "-O1")
     try:
-        command = [str(executable), *ARGUMENTS]
+        command = [str(executable), *arguments]
         return all(
-            subprocess.run(command, check=False, timeout=LIMIT_S).returncode == 0
+            subprocess.run(command, check=False, timeout=limit_s).returncode == 0
             for _ in range(runs)
         )
     finally:
