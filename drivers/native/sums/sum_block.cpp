@@ -13,7 +13,7 @@ void SumBlock::open(const Environment&, Dtype dtype, const void* block) {
 }
 
 bool SumBlock::add(const Environment&, const void* block) {
-    // After an addition that was not exact no further block need be added.
+    // A block that is not summed needs no further additions.
     exact_ = exact_ && kernels().add(dtype_, block, sums_);
     return exact_;
 }

@@ -37,7 +37,7 @@ struct Totals {
     std::size_t elements = 0, one_by_one = 0, blocks = 0, not_summed = 0;
 };
 
-// The elements of each rank, and the reference's sums.
+// The ranks' tensors, and the reference's sums.
 struct Case {
     Case(Dtype dtype, Family family, int ranks, std::size_t count, const Sum& sum_, unsigned seed)
         : sum(sum_), count_(count), want(count * codec::size_of(dtype)) {

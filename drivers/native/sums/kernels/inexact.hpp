@@ -1,8 +1,9 @@
 // The processor's own word on whether an addition was exact: a flag that stays set.
 //
-// The compiler does not see that additions set the flag, so it might move one past a look at it.
-// `settle` is the fence: to the compiler it may read and write all memory, so that sums stored
-// before have been computed, and sums that begin with loads after it have not.
+// The compiler does not know that an addition sets the flag, and might move one past a look at it.
+// `settle` is the fence: the compiler assumes that it reads and writes all memory. So additions
+// whose sums are stored before it stay before it, and those of elements that are loaded after it
+// stay behind it.
 #pragma once
 
 #include <cstdint>
