@@ -63,7 +63,7 @@ std::size_t exact_sums_in_place(const Sum& sum, std::size_t count, int sources,
 
 std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int sources,
                                   const void* const* elements, const std::uint8_t* const* present,
-                                  void* out, std::uint8_t* some) {
+                                  void* out, std::uint8_t* some, void* also) {
     const Environment environment;
     const auto there = [&](std::size_t block) {
         std::uint64_t mask = 0;
@@ -87,8 +87,10 @@ std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int source
         }
         Sum part = sum;
         part.all_present = sum.all_present && having == sources;
-        void* to = at(sum.dtype, out, first * count);
-        one_by_one += kernels().arrays(part, (block - first) * count, {having, here, 1, &to});
+        void* to[] = {at(sum.dtype, out, first * count), nullptr};
+        if (also) to[1] = at(sum.dtype, also, first * count);
+        const Arrays arrays{having, here, also ? 2 : 1, to};
+        one_by_one += kernels().arrays(part, (block - first) * count, arrays);
     }
     return one_by_one;
 }

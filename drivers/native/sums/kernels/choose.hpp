@@ -87,23 +87,27 @@ void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements
     });
 }
 
-void extreme_kernel(Dtype dtype, bool greatest, void* own, const void* arriving) {
+void extremes_kernel(Dtype dtype, bool greatest, std::size_t blocks, int sources,
+                     const void* const* elements, void* out) {
     with_float(dtype, [&]<Dtype kType>() {
         constexpr std::size_t kBytes = codec::kBlock * codec::bytes_of(kType);
-        for (std::size_t at = 0; at < kBlockBytes; at += kBytes) {
-            std::byte* to = static_cast<std::byte*>(own) + at;
-            const std::byte* both[] = {to, static_cast<const std::byte*>(arriving) + at};
+        for (std::size_t at = 0; at < blocks * kBlockBytes; at += kBytes) {
+            const std::byte* here[codec::kMaxRanks];
+            for (int r = 0; r < sources; ++r) {
+                here[r] = static_cast<const std::byte*>(elements[r]) + at;
+            }
+            std::byte* to = static_cast<std::byte*>(out) + at;
             if (greatest) {
-                codec::Extreme<kType, true>::of(2, both, to);
+                codec::Extreme<kType, true>::of(sources, here, to);
             } else {
-                codec::Extreme<kType, false>::of(2, both, to);
+                codec::Extreme<kType, false>::of(sources, here, to);
             }
         }
     });
 }
 
 constexpr Kernels kKernels = {
-    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extreme_kernel,
+    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extremes_kernel,
 };
 
 }  // namespace

@@ -92,6 +92,19 @@ inline Wide widen(Floats x) {
 #endif
 }
 
+// The same of floats in memory, whose halves need not be taken apart.
+inline Wide widen_from(const std::byte* from) {
+#if defined(__AVX512F__)
+    return {as<Doubles>(_mm512_cvtps_pd(load<__m256>(from))),
+            as<Doubles>(_mm512_cvtps_pd(load<__m256>(from + sizeof(__m256))))};
+#elif defined(__AVX2__)
+    return {as<Doubles>(_mm256_cvtps_pd(load<__m128>(from))),
+            as<Doubles>(_mm256_cvtps_pd(load<__m128>(from + sizeof(__m128))))};
+#else
+    return widen(load<Floats>(from));
+#endif
+}
+
 // To float32, rounded to nearest, ties to even.
 inline Floats singles(Wide x) {
 #if defined(__AVX512F__)
@@ -148,10 +161,9 @@ struct Scaling {
     Wide operator()(const Wide& x) const {
         return {(x.low + missing) * factor, (x.high + missing) * factor};
     }
-    // Of 16-bit types, which leave room for the factor below float32's normal numbers.
-    Floats operator()(Floats x) const {
-        return (x + static_cast<float>(missing)) * static_cast<float>(factor);
-    }
+    // Of 16-bit types there is room for the factor below float32's normal numbers.
+    Floats operator()(Floats x) const { return complete(x) * static_cast<float>(factor); }
+    Floats complete(Floats x) const { return x + static_cast<float>(missing); }
 
     // Adding +0 changes -0 only, and adding -0 changes nothing.
     double missing;
