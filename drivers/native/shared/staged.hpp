@@ -31,7 +31,7 @@ class StagedAlgorithm final : public Algorithm {
         std::byte* data;
         std::size_t blocks;
         std::size_t count;
-        bool whole() const { return count == blocks * codec::kBlock; }
+        bool whole;  // no block is short
     };
     Extent extent(std::size_t batch) const;
     Batch& ring(int rank, std::size_t batch) const;
