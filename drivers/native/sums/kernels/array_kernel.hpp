@@ -18,16 +18,13 @@ constexpr std::size_t kChunk = 4 * kStep;
 
 constexpr std::size_t kLine = 64;
 
-// Bytes that are fetched ahead of each source: those of all fit into the nearest cache. The
-// processor itself fetches ahead within a page only, and fetching beyond the end does no harm.
+// Bytes that are fetched ahead of each source, if they come from memory: those of all fit into the
+// nearest cache. The processor itself fetches ahead within a page only, and fetching beyond the end
+// does no harm.
 inline std::size_t fetched_ahead(int sources) {
     constexpr std::size_t kAll = 4096, kLeast = 512;
     const std::size_t each = kAll / static_cast<std::size_t>(sources);
     return each < kLeast ? kLeast : each;
-}
-
-inline void fetch(const std::byte* line) {
-    __builtin_prefetch(line);
 }
 
 // Room for the sums of a chunk, in either form.
@@ -56,7 +53,7 @@ inline Form form_of(const std::byte* from) {
 }
 
 // Elements first … first + count - 1 of `arrays`, with sums in one form.
-template <Dtype kType, typename Form>
+template <Dtype kType, typename Form, bool kFetch>
 struct Adding {
     static constexpr std::size_t kBytes = codec::bytes_of(kType);
 
@@ -74,7 +71,9 @@ struct Adding {
         for (std::size_t i = 0; i < count; i += kSideBySide * kLanes) {
             const auto element = [&](int source, std::size_t v) {
                 const std::byte* from = at(source, i + v * kLanes);
-                if (kBytes * v * kLanes % (2 * kLine) == 0) fetch(from + ahead);
+                if constexpr (kFetch) {
+                    if (kBytes * v * kLanes % (2 * kLine) == 0) __builtin_prefetch(from + ahead);
+                }
                 return form_of<kType, Form>(from);
             };
             Form sums[kSideBySide];
@@ -95,8 +94,8 @@ struct Adding {
         const int sources = arrays.sources;
         const std::size_t ahead = fetched_ahead(sources) + kLine;
         for (std::size_t i = 0; i < count; i += kLanes) {
-            if (kBytes * i % (2 * kLine) == 0) {
-                for (int r = 0; r < sources; ++r) fetch(at(r, i) + ahead);
+            if (kFetch && kBytes * i % (2 * kLine) == 0) {
+                for (int r = 0; r < sources; ++r) __builtin_prefetch(at(r, i) + ahead);
             }
             const auto vector = rounded<kType>(scaling(get<Form>(place(i))));
             for (int k = 0; k < outs; ++k) {
@@ -114,27 +113,28 @@ struct Adding {
 // The processor's own addition rounds the sum of two float32 correctly. Scaling keeps that, unless
 // the sum was too large before, or is too small for all of its bits afterwards: then this returns
 // false, and has written nothing.
-inline bool sum_pairs(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
-                      double* room) {
-    const Adding<Dtype::Float32, Floats> adding{first, count, arrays, room};
+template <bool kFetch>
+bool sum_pairs(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
+               double* room) {
+    const Adding<Dtype::Float32, Floats, kFetch> adding{first, count, arrays, room};
     const Scaling scaling(sum);
     const bool two = arrays.sources == 2;
     const std::size_t ahead = fetched_ahead(1);
     const auto total = [&](std::size_t i) {
         const std::byte* from = adding.at(0, i);
-        fetch(from + ahead);
+        if constexpr (kFetch) __builtin_prefetch(from + ahead);
         Floats x = load<Floats>(from);
         if (two) {
             const std::byte* other = adding.at(1, i);
-            fetch(other + ahead);
+            if constexpr (kFetch) __builtin_prefetch(other + ahead);
             x += load<Floats>(other);
         }
         return x;
     };
     const auto write = [&](std::size_t i, Floats x) {
-        const Integers bits = codec::select(is_nan(x), codec::all(0x7FC00000), as<Integers>(x));
+        const Floats result = one_nan(x);
         for (int k = 0; k < arrays.outs; ++k) {
-            store(static_cast<std::byte*>(arrays.out[k]) + sizeof(float) * (first + i), bits);
+            store(static_cast<std::byte*>(arrays.out[k]) + sizeof(float) * (first + i), result);
         }
     };
     if (sum.scale == 0) {
@@ -151,10 +151,10 @@ inline bool sum_pairs(const Sum& sum, std::size_t first, std::size_t count, cons
 }
 
 // Returns whether the form held the sums; if not, nothing is written.
-template <Dtype kType, typename Form>
+template <Dtype kType, typename Form, bool kFetch>
 bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
             double* room) {
-    const Adding<kType, Form> adding{first, count, arrays, room};
+    const Adding<kType, Form, kFetch> adding{first, count, arrays, room};
     if (adding.add_up()) {
         adding.write(sum);
         return true;
@@ -163,7 +163,7 @@ bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& 
     return false;
 }
 
-template <Dtype kType>
+template <Dtype kType, bool kFetch>
 std::size_t sum_arrays(const Sum& sum, std::size_t count, const Arrays& arrays) {
     constexpr bool kNarrow = codec::bytes_of(kType) == 2;
     using Likely = typename First<kNarrow>::Form;
@@ -176,14 +176,14 @@ std::size_t sum_arrays(const Sum& sum, std::size_t count, const Arrays& arrays) 
         const std::size_t most = pairs && sum.scale == 0 ? left : kChunk;
         const std::size_t chunk = left < most ? left : most;
         const std::size_t end = first + chunk;
-        if (pairs && sum_pairs(sum, first, chunk, arrays, room)) {
+        if (pairs && sum_pairs<kFetch>(sum, first, chunk, arrays, room)) {
             first = end;
             continue;
         }
-        if (sum_in<kType, Likely>(sum, first, chunk, arrays, room)) first = end;
+        if (sum_in<kType, Likely, kFetch>(sum, first, chunk, arrays, room)) first = end;
         for (; first < end; first += kStep) {
-            if (kNarrow && sum_in<kType, Likely>(sum, first, kStep, arrays, room)) continue;
-            if (sum_in<kType, Wide>(sum, first, kStep, arrays, room)) continue;
+            if (kNarrow && sum_in<kType, Likely, false>(sum, first, kStep, arrays, room)) continue;
+            if (sum_in<kType, Wide, false>(sum, first, kStep, arrays, room)) continue;
             sum_one_by_one(sum, first, kStep, arrays);
             one_by_one += kStep;
         }

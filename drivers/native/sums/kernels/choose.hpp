@@ -27,8 +27,12 @@ inline void with_float(Dtype dtype, With with) {
 
 std::size_t arrays_kernel(const Sum& sum, std::size_t count, const Arrays& arrays) {
     std::size_t one_by_one = 0;
-    with_float(sum.dtype,
-               [&]<Dtype kType>() { one_by_one = sum_arrays<kType>(sum, count, arrays); });
+    // Tensors that are summed in place come from memory, other elements from a cache.
+    const bool in_place = arrays.outs > 1 && arrays.outs == arrays.sources;
+    with_float(sum.dtype, [&]<Dtype kType>() {
+        one_by_one = in_place ? sum_arrays<kType, true>(sum, count, arrays)
+                              : sum_arrays<kType, false>(sum, count, arrays);
+    });
     return one_by_one;
 }
 
@@ -78,8 +82,7 @@ void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements
             std::byte* at = static_cast<std::byte*>(elements) + codec::bytes_of(kType) * i;
             const Floats quotient = floats_of<kType>(at) / divisor;
             if constexpr (kType == Dtype::Float32) {
-                const Integers bits = as<Integers>(quotient);
-                store(at, codec::select(is_nan(quotient), codec::all(0x7FC00000), bits));
+                store(at, one_nan(quotient));
             } else {
                 store(at, narrow<kType>(quotient));
             }
