@@ -2,9 +2,10 @@
 //
 //     shared_bench [ranks,…] [bytes,…] [density,…] [dtype,…] [batch KiB,…]
 //
-// One line a case: milliseconds a call, the median and the least of the runs' slowest ranks, and
-// processor milliseconds of all ranks for one call. The kinds take turns in each run, on tensors
-// that differ from rank to rank and are as they were before each call:
+// One line a case: milliseconds a call of the slowest rank, the median of the runs' means and the
+// least of all that are timed together, and processor milliseconds of all ranks for one call. The
+// kinds take turns in each run, on tensors that differ from rank to rank and are as they were
+// before each call:
 //
 //     codec, numbers   ordinary tensors, by integers of an agreed exponent, and correctly rounded
 //     copies           the copies of the latter, without arithmetic and without waiting
@@ -43,6 +44,7 @@ constexpr const char* kNames[Kinds] = {"codec",    "numbers", "copies",
 
 struct Results {
     double seconds[Kinds][kRuns][codec::kMaxRanks];
+    double least[Kinds][codec::kMaxRanks];
     double processor[Kinds][kRuns][codec::kMaxRanks];
 };
 
@@ -146,6 +148,7 @@ void run_rank(const std::shared_ptr<shared::Segment> (&segments)[2], int rank,
             for (std::size_t i = 0; i < bytes / sizeof(float); ++i) numbers[i] += 1e-30f;
             asm volatile("" ::: "memory");
         }};
+    for (double (&each)[codec::kMaxRanks] : results.least) each[rank] = 1e9;
     for (int run = -1; run < kRuns; ++run) {
         for (int kind = 0; kind < Kinds; ++kind) {
             double seconds = 0, processor = 0;
@@ -157,9 +160,12 @@ void run_rank(const std::shared_ptr<shared::Segment> (&segments)[2], int rank,
                 const auto start = Clock::now();
                 for (std::size_t i = 0; i < tensors; ++i) actions[kind](places[kind] + i * bytes);
                 all_reduce(groups[0], tiny, sizeof tiny, shared::Dtype::Float32);
-                seconds += std::chrono::duration<double>(Clock::now() - start).count();
+                const double passed = std::chrono::duration<double>(Clock::now() - start).count();
+                seconds += passed;
                 processor += processor_seconds() - used;
                 done += tensors;
+                double& least = results.least[kind][rank];
+                if (run >= 0) least = std::min(least, passed / double(tensors));
             }
             if (run < 0) continue;
             results.seconds[kind][run][rank] = seconds / double(done);
@@ -192,6 +198,7 @@ void run_case(const Setting& setting) {
                 int(setting.dtype), setting.batch_bytes >> 10);
     for (int kind = 0; kind < Kinds; ++kind) {
         std::vector<double> seconds, processor;
+        const double* const least = results->least[kind];
         for (int run = 0; run < kRuns; ++run) {
             double sum = 0, longest = 0;
             for (int rank = 0; rank < setting.ranks; ++rank) {
@@ -202,8 +209,7 @@ void run_case(const Setting& setting) {
             processor.push_back(sum);
         }
         std::printf("  %8.4f %8.4f %8.4f", median(seconds) * 1e3,
-                    *std::min_element(seconds.begin(), seconds.end()) * 1e3,
-                    median(processor) * 1e3);
+                    *std::max_element(least, least + setting.ranks) * 1e3, median(processor) * 1e3);
     }
     std::printf("\n");
     std::fflush(stdout);
