@@ -73,15 +73,6 @@ std::size_t copy_present(const std::byte* from, std::size_t bytes, std::byte* ou
     return found;
 }
 
-void copy(const std::byte* from, std::size_t bytes, std::byte* out) {
-    const std::size_t whole = bytes / wire::kBlockBytes * wire::kBlockBytes;
-    for (std::size_t at = 0; at < whole; at += wire::kBlockBytes) {
-        fetch(from + at + kAhead);
-        std::memcpy(out + at, from + at, wire::kBlockBytes);
-    }
-    std::memcpy(out + whole, from + whole, bytes - whole);
-}
-
 void find_present_anywhere(int sources, const void* const* elements, std::size_t blocks,
                            std::uint8_t* present) {
     for (std::size_t b = 0; b < blocks; ++b)

@@ -15,9 +15,6 @@ std::size_t find_present(const std::byte* from, std::size_t bytes, std::uint8_t*
 std::size_t copy_present(const std::byte* from, std::size_t bytes, std::byte* out,
                          std::uint8_t* present);
 
-// Copies bytes that another processor has written.
-void copy(const std::byte* from, std::size_t bytes, std::byte* out);
-
 // The same as find_present, of whole blocks of which any source has a bit set.
 void find_present_anywhere(int sources, const void* const* elements, std::size_t blocks,
                            std::uint8_t* present);

@@ -107,8 +107,8 @@ void StagedAlgorithm::copy_out(std::size_t batch) {
                      const std::size_t count = end - first * call_.block;
                      std::byte* const to = whole.data + first * block_bytes;
                      if (is_present && !there)
-                         copy(result.elements + first * block_bytes, count * call_.element_bytes,
-                              to);
+                         std::memcpy(to, result.elements + first * block_bytes,
+                                     count * call_.element_bytes);
                      if (!is_present && call_.arithmetic->cleared() && batch < 2)
                          codec::clear(call_.arithmetic->numbers()->dtype, to, count);
                  });
