@@ -32,6 +32,21 @@ BUGS = {
         "for_runs(result.present + share.first,",
         "for_runs(ring(r, batch + kRingBatches - 1).present + share.first,",
     ),
+    # Sums are rounded as the thread that asks for them rounds.
+    "the caller's rounding": Bug("sums/environment.cpp", "_mm_setcsr(kDefault);", ""),
+    # A block is zero if its first word is.
+    "a first word": Bug(
+        "shared/presence.cpp", "first_word(block) || all_words(block)", "first_word(block)"
+    ),
+    # The own share of a batch is in the ring only.
+    "no own share": Bug(
+        "shared/staged.cpp", "whole.whole ? whole.data + begin : nullptr", "nullptr"
+    ),
+    "sums instead of averages": Bug(
+        "shared/floats.cpp",
+        "sums::divide(sum_.dtype, ranks_, (last - first) * block(), result)",
+        "",
+    ),
 }
 
 # Those of the other collectives, which a program with all of them sees.

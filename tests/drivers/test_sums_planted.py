@@ -41,7 +41,7 @@ KERNEL_BUGS = {
         "-O2",
     ),
     "no flag": (
-        Bug("sums/kernels/inexact.hpp", "return (flags & kPrecision) != 0;", "return false;"),
+        Bug("sums/kernels/inexact.hpp", "return (flags & kFlags) != 0;", "return false;"),
         "-O1",
     ),
     # Slow, but right: only the count of elements that were summed one by one shows it.
@@ -59,6 +59,10 @@ KERNEL_BUGS = {
             "singles({to_odd(wide.low), to_odd(wide.high)})",
             "singles(wide)",
         ),
+        "-O1",
+    ),
+    "halves that lost a bit": (
+        Bug("sums/kernels/array_kernel.hpp", "if (!fine) return false;", ""),
         "-O1",
     ),
     "a missing contribution is -0": (

@@ -44,6 +44,8 @@ class SharedWorker:
         ranks: Number of ranks in the group.
         names: The ranks' names in messages and errors, in order: their numbers in a larger group.
             None: as they are numbered here.
+        numbers: Whether sums and averages of float32, float16 and bfloat16 are correctly rounded,
+            as version 2 of the protocol defines them. The same at all ranks.
 
     Raises:
         OSError: The segment cannot be mapped.
@@ -51,7 +53,13 @@ class SharedWorker:
     """
 
     def __init__(
-        self, descriptor: int, rank: int, ranks: int, names: Sequence[int] | None = None
+        self,
+        descriptor: int,
+        rank: int,
+        ranks: int,
+        names: Sequence[int] | None = None,
+        *,
+        numbers: bool = False,
     ) -> None:
         self._names = tuple(range(ranks)) if names is None else tuple(names)
         self.rank = self._names[rank]
@@ -59,7 +67,7 @@ class SharedWorker:
         self._pid = os.getpid()
         self._failure = ""
         self._own = rank
-        self._group = _native.SharedGroup(descriptor, rank, ranks, list(self._names))
+        self._group = _native.SharedGroup(descriptor, rank, ranks, list(self._names), numbers)
         self._run = self._group.run
         self._next_offset = 0
 

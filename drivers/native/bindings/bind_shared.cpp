@@ -90,9 +90,9 @@ struct SliceOwner {
 
 class SharedGroup {
   public:
-    SharedGroup(int fd, int rank, int ranks, std::vector<int> names)
+    SharedGroup(int fd, int rank, int ranks, std::vector<int> names, bool numbers)
         : handle_(std::make_shared<shared::Calls>(
-              std::make_shared<Group>(mapped(fd, ranks, std::move(names)), rank))) {}
+              std::make_shared<Group>(mapped(fd, ranks, std::move(names)), rank, numbers))) {}
 
     std::uint64_t begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
         void* const output = array.data();
@@ -251,8 +251,8 @@ void bind_shared(nb::module_& module) {
         "One rank's end of a shared-memory group; see docs/shared_memory.md.\n\n"
         "Takes over the descriptor: nobody else may close it, nor any other\n"
         "descriptor of the same memfd in this process.")
-        .def(nb::init<int, int, int, std::vector<int>>(), "fd"_a, "rank"_a, "ranks"_a,
-             "names"_a = std::vector<int>{})
+        .def(nb::init<int, int, int, std::vector<int>, bool>(), "fd"_a, "rank"_a, "ranks"_a,
+             "names"_a = std::vector<int>{}, "numbers"_a = false)
         .def_prop_ro("rank", &SharedGroup::rank)
         .def_prop_ro("ranks", &SharedGroup::ranks)
         .def("begin", &SharedGroup::begin, "array"_a, "dtype"_a, "reduction"_a, "fingerprint"_a,

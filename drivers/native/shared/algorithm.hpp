@@ -18,6 +18,7 @@ struct Call {
     Collective what;
     std::size_t count;  // elements of a part
     std::size_t element_bytes;
+    std::size_t block;             // elements of a block, if it reduces
     const Arithmetic* arithmetic;  // if it reduces
     int root;
     std::byte* tensor;       // that is changed in place, or the smaller side of the others
@@ -26,7 +27,10 @@ struct Call {
     std::array<std::byte*, codec::kMaxRanks> outputs;       // of AllGather
 
     std::size_t bytes() const { return count * element_bytes; }
-    std::size_t blocks() const { return codec::blocks_of(count); }
+    std::size_t blocks() const { return blocks_of(count); }
+    // Blocks that hold so many elements; the last one may be short.
+    std::size_t blocks_of(std::size_t elements) const { return (elements + block - 1) / block; }
+    std::size_t block_bytes() const { return block * element_bytes; }
 };
 
 // Presence of a rank's own blocks, as far as they were scanned.
@@ -64,8 +68,8 @@ constexpr Share share_of(std::size_t blocks, int rank, int ranks) {
 }
 
 // Blocks in a batch of the ring: as many as have room with their exponents, but at least one.
-inline std::size_t blocks_of_batch(const Segment& segment, std::size_t element_bytes) {
-    const std::size_t room = segment.control().header.batch_bytes / (codec::kBlock * element_bytes);
+inline std::size_t blocks_of_batch(const Segment& segment, const Call& call) {
+    const std::size_t room = segment.control().header.batch_bytes / call.block_bytes();
     return std::clamp<std::size_t>(room, 1, most_blocks(kBatchBytes));
 }
 

@@ -9,11 +9,10 @@
 #include "codec/elementwise.hpp"
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
+#include "shared/presence.hpp"
 
 namespace afflux::shared {
 namespace {
-
-using codec::kBlock;
 
 // The type of elements that are reduced as they are, if they can be.
 std::optional<codec::Plain> plain(Dtype dtype) {
@@ -40,12 +39,19 @@ constexpr bool in_codec(Dtype dtype, Op op) {
            codec::is_defined(static_cast<codec::Dtype>(dtype), static_cast<codec::Op>(op));
 }
 
+constexpr bool is_float(Dtype dtype) {
+    return dtype >= Dtype::Float32 && dtype <= Dtype::Bfloat16;
+}
+
 static_assert(static_cast<int>(Op::Product) == static_cast<int>(codec::PlainOp::Product));
 
 }  // namespace
 
-Arithmetic::Arithmetic(int ranks, Dtype dtype, Op op) : ranks_(ranks), dtype_(dtype), op_(op) {
-    if (in_codec(dtype, op)) {
+Arithmetic::Arithmetic(int ranks, Dtype dtype, Op op, bool numbers)
+    : ranks_(ranks), dtype_(dtype), op_(op) {
+    if (numbers && is_float(dtype) && op <= Op::Min) {
+        floats_.emplace(ranks, static_cast<codec::Dtype>(dtype), static_cast<codec::Op>(op));
+    } else if (in_codec(dtype, op)) {
         numbers_.emplace(ranks, static_cast<codec::Dtype>(dtype), static_cast<codec::Op>(op));
     } else if (!plain(dtype)) {
         throw std::invalid_argument("no reduction " + std::to_string(static_cast<int>(op)) +
@@ -59,11 +65,15 @@ bool Arithmetic::is_exact(std::size_t count) const {
 
 std::size_t Arithmetic::take(const std::byte* from, std::size_t count, std::byte* out,
                              std::uint8_t* exponents) const {
-    const std::size_t blocks = codec::blocks_of(count);
+    const std::size_t bytes = count * element_bytes();
     if (!scanned()) {
-        if (out) std::memcpy(out, from, count * element_bytes());
-        return blocks;
+        if (out) std::memcpy(out, from, bytes);
+        return 0;
     }
+    if (floats_)
+        return out ? copy_present(from, bytes, out, exponents)
+                   : find_present(from, bytes, exponents);
+    const std::size_t blocks = codec::blocks_of(count);
     if (out)
         codec::scan_copy(numbers_->dtype, from, count, out, exponents);
     else
@@ -72,22 +82,29 @@ std::size_t Arithmetic::take(const std::byte* from, std::size_t count, std::byte
 }
 
 void Arithmetic::reduce(std::size_t blocks, const void* const* elements,
-                        const std::uint8_t* const* exponents, std::byte* out,
-                        std::uint8_t* present) const {
+                        const std::uint8_t* const* exponents, std::byte* out, std::uint8_t* present,
+                        std::byte* also) const {
+    if (floats_) return floats_->reduce(blocks, elements, exponents, out, present, also);
     if (numbers_) {
         codec::reduce(*numbers_, blocks, ranks_, elements, exponents, out, present);
     } else {
-        codec::reduce_plain(*plain(dtype_), static_cast<codec::PlainOp>(op_), blocks * kBlock,
+        codec::reduce_plain(*plain(dtype_), static_cast<codec::PlainOp>(op_), blocks * block(),
                             ranks_, elements, out);
         std::fill_n(present, blocks, std::uint8_t{1});
     }
+    if (!also) return;
+    for_runs(present, blocks, [&](std::size_t first, std::size_t last, bool is_present) {
+        const std::size_t begin = first * block() * element_bytes();
+        if (is_present)
+            std::memcpy(also + begin, out + begin, (last - first) * block() * element_bytes());
+    });
 }
 
 void Arithmetic::reduce_all(std::size_t count, bool exact, const void* const* elements,
                             const std::uint8_t* const* exponents, std::byte* out,
                             std::uint8_t* present) const {
-    const std::size_t bytes = element_bytes(), block_bytes = kBlock * bytes;
-    if (!numbers_) {
+    const std::size_t bytes = element_bytes(), block_bytes = block() * bytes;
+    if (!in_place()) {
         codec::reduce_plain(*plain(dtype_), static_cast<codec::PlainOp>(op_), count, ranks_,
                             elements, out);
         return;
@@ -98,10 +115,10 @@ void Arithmetic::reduce_all(std::size_t count, bool exact, const void* const* el
     }
     // Whole blocks go directly to where they belong, the last one, if it is short, through the
     // stack.
-    const std::size_t whole = count / kBlock, rest = count % kBlock;
-    codec::reduce(*numbers_, whole, ranks_, elements, exponents, out, present);
+    const std::size_t whole = count / block(), rest = count % block();
+    reduce(whole, elements, exponents, out, present);
     if (rest != 0) {
-        alignas(64) std::array<std::byte, kBlock * sizeof(std::uint32_t)> last;
+        alignas(64) std::array<std::byte, wire::kBlockBytes> last;
         std::array<const void*, codec::kMaxRanks> last_elements;
         std::array<const std::uint8_t*, codec::kMaxRanks> last_exponents;
         for (int r = 0; r < ranks_; ++r) {
@@ -109,13 +126,19 @@ void Arithmetic::reduce_all(std::size_t count, bool exact, const void* const* el
             last_elements[i] = static_cast<const std::byte*>(elements[i]) + whole * block_bytes;
             last_exponents[i] = exponents[i] + whole;
         }
-        codec::reduce(*numbers_, 1, ranks_, last_elements.data(), last_exponents.data(),
-                      last.data(), &present[whole]);
+        reduce(1, last_elements.data(), last_exponents.data(), last.data(), &present[whole]);
         if (present[whole]) std::memcpy(out + whole * block_bytes, last.data(), rest * bytes);
     }
     for (std::size_t b = 0; b < whole + (rest != 0); ++b)
         if (!present[b])
-            std::memset(out + b * block_bytes, 0, std::min(kBlock, count - b * kBlock) * bytes);
+            std::memset(out + b * block_bytes, 0, std::min(block(), count - b * block()) * bytes);
+}
+
+void Arithmetic::reduce_in_place(std::size_t count, void* const* elements) const {
+    if (floats_)
+        floats_->reduce_in_place(count, elements);
+    else
+        codec::reduce_in_place(*numbers_, count, ranks_, elements);
 }
 
 }  // namespace afflux::shared

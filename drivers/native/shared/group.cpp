@@ -31,8 +31,12 @@ Byte* at(Byte* first, std::size_t bytes) {
 
 }  // namespace
 
-Group::Group(std::shared_ptr<Segment> segment, int rank)
-    : segment_(std::move(segment)), rank_(rank), process_(getpid()), phases_(*segment_, rank) {
+Group::Group(std::shared_ptr<Segment> segment, int rank, bool numbers)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      numbers_(numbers),
+      process_(getpid()),
+      phases_(*segment_, rank) {
     segment_->attach(rank);
 }
 
@@ -50,7 +54,7 @@ void Group::check_usable() const {
 const Arithmetic& Group::arithmetic(Dtype dtype, Op op) {
     auto& entry =
         arithmetics_[static_cast<std::size_t>(dtype) * kOps + static_cast<std::size_t>(op)];
-    if (!entry) entry.emplace(ranks(), dtype, op);
+    if (!entry) entry.emplace(ranks(), dtype, op, numbers_);
     return *entry;
 }
 
@@ -83,6 +87,7 @@ void Group::prepare(const Request& request) {
     call_.count = request.count;
     call_.element_bytes = size_of(request.dtype);
     call_.arithmetic = reduction;
+    call_.block = reduction ? reduction->block() : 1;
     call_.root = request.root;
     call_.tensor = nullptr;
     if (request.count > std::numeric_limits<std::ptrdiff_t>::max() / (call_.element_bytes * n))
@@ -129,8 +134,8 @@ std::uint64_t Group::begin(const Request& request) {
     if (active_) throw std::logic_error("an operation is in progress");
     prepare(request);
     CallSignature& own = signature(rank_);
-    own = {request.count, request.fingerprint, request.history, kOrdinary,      0,
-           request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}};
+    own = {request.count, request.fingerprint, request.history, kOrdinary,       0,
+           request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}, numbers_};
     // A field that a collective does not use cannot make it differ.
     if (reduces(request.what)) own.op = request.op;
     if (request.what == Collective::Broadcast) own.root = static_cast<std::uint8_t>(request.root);
@@ -175,8 +180,7 @@ void Group::start(CallSignature& own) {
         add(counters_.small, 1);
         return;
     }
-    // One pass is the codec's.
-    if (call_.arithmetic->numbers()) offered_ = allocation_of(call_.tensor, call_.bytes());
+    if (call_.arithmetic->in_place()) offered_ = allocation_of(call_.tensor, call_.bytes());
     if (offered_) {
         own.offset =
             offered_->offset + static_cast<std::size_t>(call_.tensor - offered_->slice(rank_));

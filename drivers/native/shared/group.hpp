@@ -39,8 +39,9 @@ struct Statistics {
 // process forked from the rank's every call throws Failed.
 class Group {
   public:
-    // Takes the rank's place in the segment.
-    Group(std::shared_ptr<Segment> segment, int rank);
+    // Takes the rank's place in the segment. `numbers`, the same at all ranks, is whether floats
+    // are reduced as version 2 of the protocol defines it.
+    Group(std::shared_ptr<Segment> segment, int rank, bool numbers = false);
     // Marks the rank as gone, so that operations that wait for it fail.
     ~Group();
     Group(const Group&) = delete;
@@ -100,6 +101,7 @@ class Group {
 
     const std::shared_ptr<Segment> segment_;
     const int rank_;
+    const bool numbers_;
     const pid_t process_;
     Phases phases_;
     mutable std::mutex mutex_;  // of begin and advance

@@ -33,7 +33,7 @@
 namespace afflux::shared {
 
 inline constexpr std::uint64_t kMagic = 0x4D48535845464641;  // "AFFEXSHM"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 inline constexpr std::size_t kPage = 4096;
 // Two lines, because processors fetch lines in pairs.
@@ -88,11 +88,12 @@ struct CallSignature {
     Dtype dtype;
     Op op;
     std::uint8_t root;
+    bool numbers;  // how floats are reduced
 
     bool agrees(const CallSignature& other) const {
         return what == other.what && count == other.count && dtype == other.dtype &&
-               op == other.op && root == other.root && fingerprint == other.fingerprint &&
-               history == other.history;
+               op == other.op && root == other.root && numbers == other.numbers &&
+               fingerprint == other.fingerprint && history == other.history;
     }
 };
 

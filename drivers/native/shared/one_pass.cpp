@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "codec/reduce.hpp"
-
 namespace afflux::shared {
 
 OnePassAlgorithm::OnePassAlgorithm(const Segment& segment, int rank,
@@ -15,16 +13,15 @@ bool OnePassAlgorithm::turn() {
     // Two phases: after the opening one all inputs are there, after the other all shares.
     if (reduced_) return true;
     const Share share = share_of(call_.blocks(), rank_, segment_.ranks());
-    const std::size_t first = share.first * codec::kBlock;
-    const std::size_t last = std::min(share.last * codec::kBlock, call_.count);
+    const std::size_t first = share.first * call_.block;
+    const std::size_t last = std::min(share.last * call_.block, call_.count);
     if (first < last) {
         const auto offset = static_cast<std::size_t>(call_.tensor - allocation_->slice(rank_));
         std::array<void*, codec::kMaxRanks> elements;
         for (int r = 0; r < segment_.ranks(); ++r)
             elements[static_cast<std::size_t>(r)] =
                 allocation_->slice(r) + offset + first * call_.element_bytes;
-        codec::reduce_in_place(*call_.arithmetic->numbers(), last - first, segment_.ranks(),
-                               elements.data());
+        call_.arithmetic->reduce_in_place(last - first, elements.data());
     }
     reduced_ = true;
     return false;

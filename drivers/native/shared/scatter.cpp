@@ -11,12 +11,12 @@ namespace {
 bool is_small(const Segment& segment, const Call& call) {
     const auto ranks = static_cast<std::size_t>(segment.ranks());
     const std::size_t limit = segment.control().header.small_bytes;
-    return call.blocks() <= limit / (ranks * codec::kBlock * call.element_bytes);
+    return call.blocks() <= limit / (ranks * call.block_bytes());
 }
 
-std::size_t blocks_of_part(const Segment& segment, std::size_t element_bytes) {
+std::size_t blocks_of_part(const Segment& segment, const Call& call) {
     const auto ranks = static_cast<std::size_t>(segment.ranks());
-    return std::max<std::size_t>(blocks_of_batch(segment, element_bytes) / ranks, 1);
+    return std::max<std::size_t>(blocks_of_batch(segment, call) / ranks, 1);
 }
 
 // The buffers have room for the least that there is, whatever their sizes are set to.
@@ -38,7 +38,7 @@ ScatterAlgorithm::ScatterAlgorithm(const Segment& segment, int rank, unsigned pa
       exact_(call.arithmetic->is_exact(call.count)),
       small_(exact_ || is_small(segment, call)),
       part_blocks_(small_ ? std::max<std::size_t>(call.blocks(), 1)
-                          : blocks_of_part(segment, call.element_bytes)),
+                          : blocks_of_part(segment, call)),
       batches_((call.blocks() + part_blocks_ - 1) / part_blocks_) {
     if (!small_) {
         first_ = position;
@@ -57,7 +57,7 @@ ScatterAlgorithm::ScatterAlgorithm(const Segment& segment, int rank, unsigned pa
 
 ScatterAlgorithm::Part ScatterAlgorithm::part(int rank, int shard, std::size_t batch) const {
     const std::size_t block = static_cast<std::size_t>(shard) * part_blocks_;
-    const std::size_t byte = block * codec::kBlock * call_.element_bytes;
+    const std::size_t byte = block * call_.block_bytes();
     Area& area = segment_.area(rank);
     if (small_) {
         Small& small = area.small[parity_];
@@ -68,7 +68,7 @@ ScatterAlgorithm::Part ScatterAlgorithm::part(int rank, int shard, std::size_t b
 }
 
 std::size_t ScatterAlgorithm::size(std::size_t batch) const {
-    return std::min(part_blocks_ * codec::kBlock, call_.count - first(batch));
+    return std::min(part_blocks_ * call_.block, call_.count - first(batch));
 }
 
 void ScatterAlgorithm::copy_in(std::size_t batch) {
@@ -84,7 +84,7 @@ void ScatterAlgorithm::copy_in(std::size_t batch) {
         const bool stays = s == rank_ && direct(batch);
         const std::size_t present =
             call_.arithmetic->take(from, count, stays ? nullptr : to.elements, to.exponents);
-        if (call_.arithmetic->scanned()) counts_.add(present, codec::blocks_of(count));
+        if (call_.arithmetic->scanned()) counts_.add(present, call_.blocks_of(count));
     }
 }
 

@@ -32,10 +32,10 @@ class ScatterAlgorithm final : public Algorithm {
     };
     Part part(int rank, int shard, std::size_t batch) const;
     // Elements of the shard at which a batch begins, and how many there are.
-    std::size_t first(std::size_t batch) const { return batch * part_blocks_ * codec::kBlock; }
+    std::size_t first(std::size_t batch) const { return batch * part_blocks_ * call_.block; }
     std::size_t size(std::size_t batch) const;
     // Whether the own shard is read where it is, as it has no block to pad.
-    bool direct(std::size_t batch) const { return size(batch) % codec::kBlock == 0; }
+    bool direct(std::size_t batch) const { return size(batch) % call_.block == 0; }
     void copy_in(std::size_t batch);
     void reduce(std::size_t batch);
 

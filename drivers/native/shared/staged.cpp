@@ -5,23 +5,9 @@
 #include <cstring>
 
 #include "codec/scan.hpp"
+#include "shared/presence.hpp"
 
 namespace afflux::shared {
-namespace {
-
-// Calls visit(first, last, present) for runs of blocks that are all present or all absent.
-template <typename Visit>
-void for_runs(const std::uint8_t* flags, std::size_t blocks, const Visit& visit) {
-    for (std::size_t first = 0; first < blocks;) {
-        const bool present = flags[first] != 0;
-        std::size_t last = first + 1;
-        while (last < blocks && (flags[last] != 0) == present) ++last;
-        visit(first, last, present);
-        first = last;
-    }
-}
-
-}  // namespace
 
 StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t& position,
                                  const Call& call, BlockCounts& counts)
@@ -30,7 +16,7 @@ StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t
       first_(position),
       call_(call),
       counts_(counts),
-      batch_blocks_(blocks_of_batch(segment, call.element_bytes)),
+      batch_blocks_(blocks_of_batch(segment, call)),
       batches_((call.blocks() + batch_blocks_ - 1) / batch_blocks_) {
     position += batches_;
 }
@@ -38,8 +24,9 @@ StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t
 StagedAlgorithm::Extent StagedAlgorithm::extent(std::size_t batch) const {
     const std::size_t first = batch * batch_blocks_;
     const std::size_t blocks = std::min(batch_blocks_, call_.blocks() - first);
-    return {call_.tensor + first * codec::kBlock * call_.element_bytes, blocks,
-            std::min(blocks * codec::kBlock, call_.count - first * codec::kBlock)};
+    const std::size_t count = std::min(blocks * call_.block, call_.count - first * call_.block);
+    return {call_.tensor + first * call_.block_bytes(), blocks, count,
+            count == blocks * call_.block};
 }
 
 Batch& StagedAlgorithm::ring(int rank, std::size_t batch) const {
@@ -52,9 +39,9 @@ void StagedAlgorithm::copy_in(std::size_t batch) {
     // Zeros of either sign become +0 where the result is absent, best while they are in the cache.
     // But no tensor is changed before the ranks have compared their calls, so that the first two
     // batches are cleared at the end.
-    const bool clear = call_.arithmetic->scanned() && batch >= 2;
+    const bool clear = call_.arithmetic->cleared() && batch >= 2;
     const Share mine = share_of(whole.blocks, rank_, segment_.ranks());
-    if (whole.whole()) {
+    if (whole.whole) {
         take(whole, {0, mine.first}, own, true, clear);
         take(whole, mine, own, false, clear);
         take(whole, {mine.last, whole.blocks}, own, true, clear);
@@ -71,8 +58,8 @@ void StagedAlgorithm::copy_in(std::size_t batch) {
 
 void StagedAlgorithm::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
     const std::size_t bytes = call_.element_bytes;
-    const std::size_t begin = range.first * codec::kBlock;
-    const std::size_t end = std::min(range.last * codec::kBlock, extent.count);
+    const std::size_t begin = range.first * call_.block;
+    const std::size_t end = std::min(range.last * call_.block, extent.count);
     if (begin >= end) return;
     const std::size_t count = end - begin;
     std::byte* const from = extent.data + begin * bytes;
@@ -90,38 +77,39 @@ void StagedAlgorithm::reduce(std::size_t batch) {
     const Extent whole = extent(batch);
     const Share mine = share_of(whole.blocks, rank_, ranks);
     if (mine.first == mine.last) return;
-    const std::size_t begin = mine.first * codec::kBlock * call_.element_bytes;
+    const std::size_t begin = mine.first * call_.block_bytes();
     std::array<const void*, codec::kMaxRanks> elements;
     std::array<const std::uint8_t*, codec::kMaxRanks> exponents;
     for (int r = 0; r < ranks; ++r) {
         const Batch& input = ring(r, batch);
-        const bool direct = r == rank_ && whole.whole();
+        const bool direct = r == rank_ && whole.whole;
         elements[static_cast<std::size_t>(r)] = (direct ? whole.data : input.elements) + begin;
         exponents[static_cast<std::size_t>(r)] = input.exponents + mine.first;
     }
     Batch& own = ring(rank_, batch);
     call_.arithmetic->reduce(mine.last - mine.first, elements.data(), exponents.data(),
-                             own.elements + begin, own.present + mine.first);
+                             own.elements + begin, own.present + mine.first,
+                             whole.whole ? whole.data + begin : nullptr);
 }
 
 void StagedAlgorithm::copy_out(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
-    const std::size_t block_bytes = codec::kBlock * call_.element_bytes;
+    const std::size_t block_bytes = call_.block_bytes();
     for (int r = 0; r < ranks; ++r) {
         const Share share = share_of(whole.blocks, r, ranks);
         const Batch& result = ring(r, batch);
+        const bool there = r == rank_ && whole.whole;
         for_runs(result.present + share.first, share.last - share.first,
                  [&](std::size_t a, std::size_t b, bool is_present) {
                      const std::size_t first = share.first + a;
-                     const std::size_t end =
-                         std::min((share.first + b) * codec::kBlock, whole.count);
-                     const std::size_t count = end - first * codec::kBlock;
+                     const std::size_t end = std::min((share.first + b) * call_.block, whole.count);
+                     const std::size_t count = end - first * call_.block;
                      std::byte* const to = whole.data + first * block_bytes;
-                     if (is_present)
+                     if (is_present && !there)
                          std::memcpy(to, result.elements + first * block_bytes,
                                      count * call_.element_bytes);
-                     else if (batch < 2)
+                     if (!is_present && call_.arithmetic->cleared() && batch < 2)
                          codec::clear(call_.arithmetic->numbers()->dtype, to, count);
                  });
     }

@@ -4,10 +4,11 @@
 //     phase     1      2      3      4      5      6
 //     copy in   0   │  1   │  2   │  3   │      │         each rank its own batch
 //     reduce        │  0   │  1   │  2   │  3   │         each rank its share of the blocks
-//     copy out      │      │  0   │  1   │  2   │  3      each rank all shares
+//     copy out      │      │  0   │  1   │  2   │  3      each rank all others' shares
 //
 // A rank copies batch k + 1 in before it checks that the others have copied theirs of k, so that
-// ranks that run unevenly wait less. It need not copy its own share, which it reads where it is.
+// ranks that run unevenly wait less. It need not copy its own share, which it reads where it is,
+// and whose result it also writes there.
 #pragma once
 
 #include "shared/algorithm.hpp"
@@ -31,7 +32,7 @@ class StagedAlgorithm final : public Algorithm {
         std::byte* data;
         std::size_t blocks;
         std::size_t count;
-        bool whole() const { return count == blocks * codec::kBlock; }
+        bool whole;  // no block is short
     };
     Extent extent(std::size_t batch) const;
     Batch& ring(int rank, std::size_t batch) const;

@@ -1,6 +1,8 @@
 #include "sums/exact_sums.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "codec/elements.hpp"
 #include "codec/numbers.hpp"
@@ -63,32 +65,45 @@ std::size_t exact_sums_in_place(const Sum& sum, std::size_t count, int sources,
 
 std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int sources,
                                   const void* const* elements, const std::uint8_t* const* present,
-                                  void* out, std::uint8_t* some) {
+                                  void* out, std::uint8_t* some, void* also) {
     const Environment environment;
+    const std::size_t count = wire::kBlockBytes / size_of(sum.dtype);
+    const auto sum_run = [&](std::size_t first, std::size_t last, int having, const void** here) {
+        for (int i = 0; i < having; ++i) here[i] = at(sum.dtype, here[i], first * count);
+        Sum part = sum;
+        part.all_present = sum.all_present && having == sources;
+        void* to[] = {at(sum.dtype, out, first * count), nullptr};
+        if (also) to[1] = at(sum.dtype, also, first * count);
+        const Arrays arrays{having, here, also ? 2 : 1, to};
+        return kernels().arrays(part, (last - first) * count, arrays);
+    };
+    const void* here[codec::kMaxRanks];
+    const auto has_all = [&](const std::uint8_t* flags) { return !std::memchr(flags, 0, blocks); };
+    if (std::all_of(present, present + sources, has_all)) {
+        std::memset(some, 1, blocks);
+        std::copy_n(elements, sources, here);
+        return sum_run(0, blocks, sources, here);
+    }
     const auto there = [&](std::size_t block) {
         std::uint64_t mask = 0;
         for (int r = 0; r < sources; ++r) mask |= std::uint64_t{present[r][block] != 0} << r;
         return mask;
     };
-    const std::size_t count = wire::kBlockBytes / size_of(sum.dtype);
     std::size_t one_by_one = 0;
+    std::uint64_t next = there(0);
     for (std::size_t block = 0; block < blocks;) {
         // Blocks that the same sources have are summed together.
-        const std::uint64_t mask = there(block);
+        const std::uint64_t mask = next;
         const std::size_t first = block;
         do {
             some[block] = mask != 0;
-        } while (++block < blocks && there(block) == mask);
+        } while (++block < blocks && (next = there(block)) == mask);
         if (!mask) continue;
-        const void* here[codec::kMaxRanks];
         int having = 0;
         for (int r = 0; r < sources; ++r) {
-            if (mask >> r & 1) here[having++] = at(sum.dtype, elements[r], first * count);
+            if (mask >> r & 1) here[having++] = elements[r];
         }
-        Sum part = sum;
-        part.all_present = sum.all_present && having == sources;
-        void* to = at(sum.dtype, out, first * count);
-        one_by_one += kernels().arrays(part, (block - first) * count, {having, here, 1, &to});
+        one_by_one += sum_run(first, block, having, here);
     }
     return one_by_one;
 }

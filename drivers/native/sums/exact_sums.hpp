@@ -22,10 +22,11 @@ std::size_t exact_sums_in_place(const Sum& sum, std::size_t count, int sources,
 // The sums of blocks of 256 bytes, of which some are absent: block b of source r is there if
 // present[r][b] is not 0. Absent ones are not read, and count as +0. If a block is absent at all
 // sources, some[b] becomes 0 and the block of `out` is left as it is; else some[b] becomes 1.
-// `sum.all_present` says whether these are all sources.
+// `sum.all_present` says whether these are all sources. `also`, unless it is null, gets the same as
+// `out`; both may be sources.
 std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int sources,
                                   const void* const* elements, const std::uint8_t* const* present,
-                                  void* out, std::uint8_t* some);
+                                  void* out, std::uint8_t* some, void* also = nullptr);
 
 // The scale of a sum for an average over so many ranks, ceil(log2 ranks): the scaled sum is not
 // larger than the largest element.

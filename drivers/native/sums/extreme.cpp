@@ -4,8 +4,14 @@
 
 namespace afflux::sums {
 
+void extremes(Dtype dtype, bool greatest, std::size_t blocks, int sources,
+              const void* const* elements, void* out) {
+    kernels().extremes(dtype, greatest, blocks, sources, elements, out);
+}
+
 void extreme(Dtype dtype, bool greatest, void* own, const void* arriving) {
-    kernels().extreme(dtype, greatest, own, arriving);
+    const void* both[] = {own, arriving};
+    kernels().extremes(dtype, greatest, 1, 2, both, own);
 }
 
 }  // namespace afflux::sums

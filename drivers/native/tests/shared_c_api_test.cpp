@@ -14,8 +14,8 @@ constexpr std::int64_t kMinute = 60'000'000'000;
 
 // A rank's tensor of floats, and a request for it.
 struct Rank {
-    explicit Rank(const std::shared_ptr<shared::Segment>& segment, int rank)
-        : handle(std::make_shared<shared::Group>(segment, rank)), calls(handle.calls()) {
+    explicit Rank(const std::shared_ptr<shared::Segment>& segment, int rank, bool numbers = false)
+        : handle(std::make_shared<shared::Group>(segment, rank, numbers)), calls(handle.calls()) {
         request.collective = AFFLUX_ALL_REDUCE;
         request.dtype = AFFLUX_FLOAT32;
         request.count = 100;
@@ -58,6 +58,18 @@ void test_an_operation() {
         CHECK(rank.calls.advance(rank.calls.group, 1, 0, &rank.outcome) == AFFLUX_OVER);
         CHECK(rank.calls.advance(rank.calls.group, 2, 0, &rank.outcome) == AFFLUX_OVER);
         CHECK(rank.calls.in_progress(rank.calls.group) == 0);
+    });
+}
+
+// A group of that kind loses nothing, whoever calls it.
+void test_correct_rounding() {
+    const auto segment = make_segment(3);
+    in_threads(3, [&](int r) {
+        Rank rank(segment, r, true);
+        constexpr float kElements[] = {1e9f, 1.0f, -1e9f};
+        rank.tensor.assign(100, kElements[r]);
+        rank.output = rank.tensor.data();
+        CHECK(rank.run() == AFFLUX_OVER && rank.untouched());
     });
 }
 
@@ -194,6 +206,7 @@ void test_closed() {
 
 int main() {
     test_an_operation();
+    test_correct_rounding();
     test_disagreement_in_every_field();
     test_refused();
     test_closed();

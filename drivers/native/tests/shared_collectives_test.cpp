@@ -140,8 +140,8 @@ Bytes reduce_each(const Plan& plan, const std::vector<Bytes>& tensors) {
     return result;
 }
 
-Bytes reduced(const Plan& plan, const std::vector<Bytes>& tensors) {
-    if (plan.in_codec()) return expected(plan.as_case(), tensors);
+Bytes reduced(const Plan& plan, const std::vector<Bytes>& tensors, bool numbers) {
+    if (plan.in_codec()) return expected(plan.as_case(), tensors, numbers);
     switch (plan.dtype) {
         case Dtype::Int64:
             return reduce_each<std::int64_t>(plan, tensors);
@@ -164,7 +164,7 @@ struct Expectation {
     std::vector<std::vector<Bytes>> results;
 };
 
-Expectation expect(const Plan& plan, std::size_t ranks, Random& random) {
+Expectation expect(const Plan& plan, std::size_t ranks, bool numbers, Random& random) {
     Expectation all;
     const bool scatters = plan.what == Collective::ReduceScatter;
     for (std::size_t r = 0; r < ranks; ++r) {
@@ -183,7 +183,7 @@ Expectation expect(const Plan& plan, std::size_t ranks, Random& random) {
         else if (plan.what == Collective::Barrier)
             results.emplace_back();
         else
-            results.push_back(reduced(plan, column));
+            results.push_back(reduced(plan, column, numbers));
     }
     return all;
 }
@@ -269,6 +269,7 @@ void run_group(std::uint64_t seed, std::size_t operations) {
     Random random(seed);
     constexpr int kRanks[] = {1, 2, 2, 3, 4, 5, 8};
     const int ranks = kRanks[random() % 7];
+    const bool numbers = random() % 2 == 0;
     const auto n = static_cast<std::size_t>(ranks);
     const auto segment =
         make_segment(ranks, {256 * (1 + below(random, 16)), 256 * (1 + below(random, 16))});
@@ -276,12 +277,12 @@ void run_group(std::uint64_t seed, std::size_t operations) {
     std::vector<Expectation> all;
     for (std::size_t i = 0; i < operations; ++i) {
         plans.push_back(random_plan(random, n, segment->control().header));
-        all.push_back(expect(plans.back(), n, random));
+        all.push_back(expect(plans.back(), n, numbers, random));
     }
     in_threads(ranks, [&](int rank) {
         const auto r = static_cast<std::size_t>(rank);
         Random own(seed * 1000 + r);
-        shared::Group group(segment, rank);
+        shared::Group group(segment, rank, numbers);
         std::uint64_t bytes = 0;
         for (std::size_t i = 0; i < plans.size(); ++i) {
             const Tensors tensors(plans[i], r, n, all[i].given[r], own);

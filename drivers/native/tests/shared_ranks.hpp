@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,9 +14,11 @@
 #include <thread>
 #include <vector>
 
+#include "codec/elements.hpp"
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
 #include "shared/group.hpp"
+#include "sums/exact_sums.hpp"
 #include "tests/check.hpp"
 
 namespace afflux::tests {
@@ -95,8 +98,35 @@ inline Bytes make_tensor(const Case& given, std::uint64_t seed) {
     return tensor;
 }
 
-// The expected result at all ranks, from the codec alone.
-inline Bytes expected(const Case& given, const std::vector<Bytes>& tensors) {
+// Correctly rounded sums and averages, element by element.
+inline Bytes expected_sums(const Case& given, const std::vector<Bytes>& tensors) {
+    const int ranks = static_cast<int>(tensors.size());
+    const int scale = given.op == codec::Op::Avg ? sums::average_scale(ranks) : 0;
+    const codec::Format format = codec::format_of(given.dtype);
+    Bytes result(given.bytes());
+    for (std::size_t i = 0; i < given.count; ++i) {
+        sums::ExactSum sum({given.dtype, scale});
+        for (const Bytes& tensor : tensors) sum.add(codec::bits_at(given.dtype, tensor.data(), i));
+        std::uint32_t bits = sum.rounded();
+        const bool finite = codec::is_finite(codec::widen(given.dtype, bits));
+        if (given.op == codec::Op::Avg && finite && (ranks & (ranks - 1)) != 0) {
+            // A double has the quotient to so many bits that rounding it again does no harm.
+            float value;
+            const std::uint32_t wide = codec::widen(given.dtype, bits);
+            std::memcpy(&value, &wide, sizeof value);
+            const double quotient = std::ldexp(static_cast<double>(value), scale) / ranks;
+            bits = codec::round_to(format, quotient) | (bits & format.sign());
+        }
+        codec::put_bits(given.dtype, result.data(), i, bits);
+    }
+    return result;
+}
+
+// The expected result at all ranks: by the codec, or, with `exact`, of sums correctly rounded.
+// The greatest and the least are the same.
+inline Bytes expected(const Case& given, const std::vector<Bytes>& tensors, bool exact = false) {
+    if (exact && codec::is_sum(given.op) && given.dtype != codec::Dtype::Int32)
+        return expected_sums(given, tensors);
     const codec::Numbers numbers(static_cast<int>(tensors.size()), given.dtype, given.op);
     const std::size_t blocks = codec::blocks_of(given.count);
     const std::size_t bytes = blocks * codec::kBlock * codec::size_of(given.dtype);
@@ -133,6 +163,14 @@ inline void begin_all_reduce(shared::Group& group, void* data, std::size_t count
     request.op = static_cast<shared::Op>(op);
     request.fingerprint = fingerprint;
     group.begin(request);
+}
+
+// Makes this thread's additions wrong, unless they are taken in an environment of their own:
+// rounded up, and without denormal numbers.
+inline void spoil_environment() {
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(0x1F80 | 0x8040 | 0x4000);
+#endif
 }
 
 // Waits as a rank does, in pieces now and then; the test fails if it takes a minute.

@@ -27,7 +27,7 @@ ARGUMENTS = ("1", "24")
 LIMIT_S = 300
 
 PARTS = {
-    "shared": ("shared", "codec", "c_api"),
+    "shared": ("shared", "sums", "codec", "c_api"),
     "aggregator": ("aggregator", "engine", "datagrams", "packet"),
     "engine": ("engine", "packet"),
     "datagrams": ("datagrams",),

@@ -34,12 +34,13 @@ class Rank:
         self.fingerprint = 0
         self.called: Any = None
 
-    def attach(self, path: str, rank: int, ranks: int) -> None:
+    def attach(self, path: str, rank: int, ranks: int, numbers: bool) -> None:
         """Join a group, whose memfd another process has open."""
         self.memory = None
         if self.group is not None:
             self.group.close()
-        self.group = _native.SharedGroup(os.open(path, os.O_RDWR | os.O_CLOEXEC), rank, ranks)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.group = _native.SharedGroup(descriptor, rank, ranks, numbers=numbers)
         self.fingerprint = 0
 
     def allocate(self, offset: int, size: int) -> None:
@@ -80,10 +81,11 @@ class Rank:
         result, _, text = self.reduce(ones, dtype, reduction)
         return bool((result == self.group.ranks).all()), text
 
-    def attach_worker(self, path: str, rank: int, ranks: int) -> None:
+    def attach_worker(self, path: str, rank: int, ranks: int, numbers: bool) -> None:
         """Join a group as a `SharedWorker`."""
         self.close()
-        self.group = SharedWorker(os.open(path, os.O_RDWR | os.O_CLOEXEC), rank, ranks)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.group = SharedWorker(descriptor, rank, ranks, numbers=numbers)
 
     def collective(
         self,
@@ -259,6 +261,7 @@ class Processes:
         batch_bytes: int = 0,
         reachable: int = 0,
         attach: str = "attach",
+        numbers: bool = False,
     ) -> Iterator[int]:
         """Yield the memfd of a group of the first `ranks` processes, as long as the context."""
         memfd = os.memfd_create("afflux-test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
@@ -266,7 +269,7 @@ class Processes:
             _native.initialise_segment(memfd, ranks, small_bytes, batch_bytes)
             path = f"/proc/{os.getpid()}/fd/{memfd}"
             for rank in range(ranks):
-                self.start(rank, attach, path, rank, ranks)
+                self.start(rank, attach, path, rank, ranks, numbers)
             for rank in range(ranks):
                 self.answer(rank)
             if reachable:

@@ -14,7 +14,18 @@ constexpr std::size_t kSideBySide = 4;
 static_assert(kStep % (kSideBySide * kLanes) == 0);
 
 // Elements between two looks at the flag. Their sums stay in the nearest cache.
-constexpr std::size_t kChunk = 8 * kStep;
+constexpr std::size_t kChunk = 4 * kStep;
+
+constexpr std::size_t kLine = 64;
+
+// Bytes that are fetched ahead of each source, if they come from memory: those of all fit into the
+// nearest cache. The processor itself fetches ahead within a page only, and fetching beyond the end
+// does no harm.
+inline std::size_t fetched_ahead(int sources) {
+    constexpr std::size_t kAll = 4096, kLeast = 512;
+    const std::size_t each = kAll / static_cast<std::size_t>(sources);
+    return each < kLeast ? kLeast : each;
+}
 
 // Room for the sums of a chunk, in either form.
 using Room = double[kChunk];
@@ -30,17 +41,19 @@ struct First<true> {
     using Form = Floats;
 };
 
-template <typename Form>
-inline Form form_of(Floats elements) {
-    if constexpr (sizeof(Form) == sizeof(Wide)) {
-        return widen(elements);
+template <Dtype kType, typename Form>
+inline Form form_of(const std::byte* from) {
+    if constexpr (sizeof(Form) != sizeof(Wide)) {
+        return floats_of<kType>(from);
+    } else if constexpr (kType == Dtype::Float32) {
+        return widen_from(from);
     } else {
-        return elements;
+        return widen(floats_of<kType>(from));
     }
 }
 
 // Elements first … first + count - 1 of `arrays`, with sums in one form.
-template <Dtype kType, typename Form>
+template <Dtype kType, typename Form, bool kFetch>
 struct Adding {
     static constexpr std::size_t kBytes = codec::bytes_of(kType);
 
@@ -48,12 +61,20 @@ struct Adding {
     const Arrays& arrays;
     double* room;
 
+    const std::byte* at(int source, std::size_t i) const {
+        return static_cast<const std::byte*>(arrays.elements[source]) + kBytes * (first + i);
+    }
+
     // Returns whether all sums are exact.
     bool add_up() const {
+        const std::size_t ahead = fetched_ahead(arrays.sources);
         for (std::size_t i = 0; i < count; i += kSideBySide * kLanes) {
             const auto element = [&](int source, std::size_t v) {
-                const auto* from = static_cast<const std::byte*>(arrays.elements[source]);
-                return form_of<Form>(floats_of<kType>(from + kBytes * (first + i + v * kLanes)));
+                const std::byte* from = at(source, i + v * kLanes);
+                if constexpr (kFetch) {
+                    if (kBytes * v * kLanes % (2 * kLine) == 0) __builtin_prefetch(from + ahead);
+                }
+                return form_of<kType, Form>(from);
             };
             Form sums[kSideBySide];
             for (std::size_t v = 0; v < kSideBySide; ++v) sums[v] = element(0, v);
@@ -70,7 +91,12 @@ struct Adding {
         const Scaling scaling(sum);
         const int outs = arrays.outs;
         void* const* out = arrays.out;
+        const int sources = arrays.sources;
+        const std::size_t ahead = fetched_ahead(sources) + kLine;
         for (std::size_t i = 0; i < count; i += kLanes) {
+            if (kFetch && kBytes * i % (2 * kLine) == 0) {
+                for (int r = 0; r < sources; ++r) __builtin_prefetch(at(r, i) + ahead);
+            }
             const auto vector = rounded<kType>(scaling(get<Form>(place(i))));
             for (int k = 0; k < outs; ++k) {
                 store(static_cast<std::byte*>(out[k]) + kBytes * (first + i), vector);
@@ -84,11 +110,51 @@ struct Adding {
     }
 };
 
+// The processor's own addition rounds the sum of two float32 correctly. Scaling keeps that, unless
+// the sum was too large before, or is too small for all of its bits afterwards: then this returns
+// false, and has written nothing.
+template <bool kFetch>
+bool sum_pairs(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
+               double* room) {
+    const Adding<Dtype::Float32, Floats, kFetch> adding{first, count, arrays, room};
+    const Scaling scaling(sum);
+    const bool two = arrays.sources == 2;
+    const std::size_t ahead = fetched_ahead(1);
+    const auto total = [&](std::size_t i) {
+        const std::byte* from = adding.at(0, i);
+        if constexpr (kFetch) __builtin_prefetch(from + ahead);
+        Floats x = load<Floats>(from);
+        if (two) {
+            const std::byte* other = adding.at(1, i);
+            if constexpr (kFetch) __builtin_prefetch(other + ahead);
+            x += load<Floats>(other);
+        }
+        return x;
+    };
+    const auto write = [&](std::size_t i, Floats x) {
+        const Floats result = one_nan(x);
+        for (int k = 0; k < arrays.outs; ++k) {
+            store(static_cast<std::byte*>(arrays.out[k]) + sizeof(float) * (first + i), result);
+        }
+    };
+    if (sum.scale == 0) {
+        for (std::size_t i = 0; i < count; i += kLanes) write(i, scaling.complete(total(i)));
+        clear_inexact(room);
+        return true;
+    }
+    for (std::size_t i = 0; i < count; i += kLanes) put(adding.place(i), scaling(total(i)));
+    const bool fine = !inexact<Trouble::OutOfRange>(room);
+    clear_inexact(room);
+    if (!fine) return false;
+    for (std::size_t i = 0; i < count; i += kLanes) write(i, get<Floats>(adding.place(i)));
+    return true;
+}
+
 // Returns whether the form held the sums; if not, nothing is written.
-template <Dtype kType, typename Form>
+template <Dtype kType, typename Form, bool kFetch>
 bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
             double* room) {
-    const Adding<kType, Form> adding{first, count, arrays, room};
+    const Adding<kType, Form, kFetch> adding{first, count, arrays, room};
     if (adding.add_up()) {
         adding.write(sum);
         return true;
@@ -97,19 +163,27 @@ bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& 
     return false;
 }
 
-template <Dtype kType>
+template <Dtype kType, bool kFetch>
 std::size_t sum_arrays(const Sum& sum, std::size_t count, const Arrays& arrays) {
     constexpr bool kNarrow = codec::bytes_of(kType) == 2;
     using Likely = typename First<kNarrow>::Form;
     alignas(64) Room room;
     std::size_t one_by_one = 0;
+    const bool pairs = kType == Dtype::Float32 && arrays.sources <= 2;
     for (std::size_t first = 0; first < count;) {
-        const std::size_t left = count - first, chunk = left < kChunk ? left : kChunk;
+        const std::size_t left = count - first;
+        // Without scaling, nothing can go wrong on the way.
+        const std::size_t most = pairs && sum.scale == 0 ? left : kChunk;
+        const std::size_t chunk = left < most ? left : most;
         const std::size_t end = first + chunk;
-        if (sum_in<kType, Likely>(sum, first, chunk, arrays, room)) first = end;
+        if (pairs && sum_pairs<kFetch>(sum, first, chunk, arrays, room)) {
+            first = end;
+            continue;
+        }
+        if (sum_in<kType, Likely, kFetch>(sum, first, chunk, arrays, room)) first = end;
         for (; first < end; first += kStep) {
-            if (kNarrow && sum_in<kType, Likely>(sum, first, kStep, arrays, room)) continue;
-            if (sum_in<kType, Wide>(sum, first, kStep, arrays, room)) continue;
+            if (kNarrow && sum_in<kType, Likely, false>(sum, first, kStep, arrays, room)) continue;
+            if (sum_in<kType, Wide, false>(sum, first, kStep, arrays, room)) continue;
             sum_one_by_one(sum, first, kStep, arrays);
             one_by_one += kStep;
         }

@@ -27,8 +27,12 @@ inline void with_float(Dtype dtype, With with) {
 
 std::size_t arrays_kernel(const Sum& sum, std::size_t count, const Arrays& arrays) {
     std::size_t one_by_one = 0;
-    with_float(sum.dtype,
-               [&]<Dtype kType>() { one_by_one = sum_arrays<kType>(sum, count, arrays); });
+    // Tensors that are summed in place come from memory, other elements from a cache.
+    const bool in_place = arrays.outs > 1 && arrays.outs == arrays.sources;
+    with_float(sum.dtype, [&]<Dtype kType>() {
+        one_by_one = in_place ? sum_arrays<kType, true>(sum, count, arrays)
+                              : sum_arrays<kType, false>(sum, count, arrays);
+    });
     return one_by_one;
 }
 
@@ -78,8 +82,7 @@ void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements
             std::byte* at = static_cast<std::byte*>(elements) + codec::bytes_of(kType) * i;
             const Floats quotient = floats_of<kType>(at) / divisor;
             if constexpr (kType == Dtype::Float32) {
-                const Integers bits = as<Integers>(quotient);
-                store(at, codec::select(is_nan(quotient), codec::all(0x7FC00000), bits));
+                store(at, one_nan(quotient));
             } else {
                 store(at, narrow<kType>(quotient));
             }
@@ -87,23 +90,27 @@ void divide_kernel(Dtype dtype, float divisor, std::size_t count, void* elements
     });
 }
 
-void extreme_kernel(Dtype dtype, bool greatest, void* own, const void* arriving) {
+void extremes_kernel(Dtype dtype, bool greatest, std::size_t blocks, int sources,
+                     const void* const* elements, void* out) {
     with_float(dtype, [&]<Dtype kType>() {
         constexpr std::size_t kBytes = codec::kBlock * codec::bytes_of(kType);
-        for (std::size_t at = 0; at < kBlockBytes; at += kBytes) {
-            std::byte* to = static_cast<std::byte*>(own) + at;
-            const std::byte* both[] = {to, static_cast<const std::byte*>(arriving) + at};
+        for (std::size_t at = 0; at < blocks * kBlockBytes; at += kBytes) {
+            const std::byte* here[codec::kMaxRanks];
+            for (int r = 0; r < sources; ++r) {
+                here[r] = static_cast<const std::byte*>(elements[r]) + at;
+            }
+            std::byte* to = static_cast<std::byte*>(out) + at;
             if (greatest) {
-                codec::Extreme<kType, true>::of(2, both, to);
+                codec::Extreme<kType, true>::of(sources, here, to);
             } else {
-                codec::Extreme<kType, false>::of(2, both, to);
+                codec::Extreme<kType, false>::of(sources, here, to);
             }
         }
     });
 }
 
 constexpr Kernels kKernels = {
-    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extreme_kernel,
+    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extremes_kernel,
 };
 
 }  // namespace

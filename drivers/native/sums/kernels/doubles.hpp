@@ -57,6 +57,17 @@ inline Integers is_nan(Floats x) {
     return (as<Integers>(x) & 0x7FFFFFFF) > 0x7F800000;
 }
 
+// All NaN become one.
+inline Floats one_nan(Floats x) {
+#if defined(__AVX512F__)
+    const __m512 all = as<__m512>(x);
+    const __mmask16 nan = _mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q);
+    return as<Floats>(_mm512_mask_mov_ps(all, nan, as<__m512>(codec::all(0x7FC00000))));
+#else
+    return as<Floats>(codec::select(is_nan(x), codec::all(0x7FC00000), as<Integers>(x)));
+#endif
+}
+
 template <Dtype kType>
 inline Floats floats_of(const std::byte* from) {
     const Floats floats = codec::load_floats<kType>(from);
@@ -89,6 +100,19 @@ inline Wide widen(Floats x) {
     __builtin_memcpy(halves, &x, sizeof x);
     return {__builtin_convertvector(halves[0], Doubles),
             __builtin_convertvector(halves[1], Doubles)};
+#endif
+}
+
+// The same of floats in memory, whose halves need not be taken apart.
+inline Wide widen_from(const std::byte* from) {
+#if defined(__AVX512F__)
+    return {as<Doubles>(_mm512_cvtps_pd(load<__m256>(from))),
+            as<Doubles>(_mm512_cvtps_pd(load<__m256>(from + sizeof(__m256))))};
+#elif defined(__AVX2__)
+    return {as<Doubles>(_mm256_cvtps_pd(load<__m128>(from))),
+            as<Doubles>(_mm256_cvtps_pd(load<__m128>(from + sizeof(__m128))))};
+#else
+    return widen(load<Floats>(from));
 #endif
 }
 
@@ -142,17 +166,19 @@ inline Shorts narrow(Floats x) {
 // compiler need not know that results do not overwrite a Sum.)
 struct Scaling {
     explicit Scaling(const Sum& sum)
-        : missing(sum.all_present ? -0.0 : 0.0),
+        : none(sum.scale == 0 && sum.all_present),
+          missing(sum.all_present ? -0.0 : 0.0),
           factor(as<double>(static_cast<std::uint64_t>(1023 - sum.scale) << 52)) {}
 
     Wide operator()(const Wide& x) const {
+        if (none) return x;
         return {(x.low + missing) * factor, (x.high + missing) * factor};
     }
-    // Of 16-bit types, which leave room for the factor below float32's normal numbers.
-    Floats operator()(Floats x) const {
-        return (x + static_cast<float>(missing)) * static_cast<float>(factor);
-    }
+    // Of 16-bit types there is room for the factor below float32's normal numbers.
+    Floats operator()(Floats x) const { return complete(x) * static_cast<float>(factor); }
+    Floats complete(Floats x) const { return x + static_cast<float>(missing); }
 
+    bool none;
     // Adding +0 changes -0 only, and adding -0 changes nothing.
     double missing;
     double factor;
@@ -162,8 +188,7 @@ struct Scaling {
 template <Dtype kType>
 inline auto rounded(const Wide& wide) {
     if constexpr (kType == Dtype::Float32) {
-        const Floats floats = singles(wide);
-        return codec::select(is_nan(floats), codec::all(0x7FC00000), as<Integers>(floats));
+        return one_nan(singles(wide));
     } else {
         return narrow<kType>(singles({to_odd(wide.low), to_odd(wide.high)}));
     }

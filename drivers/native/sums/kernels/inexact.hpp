@@ -32,19 +32,24 @@ inline void clear_inexact(const double* sums) {
     settle(sums);
 }
 
-// Whether an operation was inexact since the flag was cleared. `sums` is where they are stored.
+enum class Trouble { Inexact, OutOfRange };
+
+// Whether an operation was inexact since the flag was cleared; or whether a result was too large,
+// or too small and inexact. `sums` is where they are stored.
+template <Trouble kWhat = Trouble::Inexact>
 inline bool inexact(const double* sums) {
+    constexpr bool kRange = kWhat == Trouble::OutOfRange;
     settle(sums);
 #if defined(__x86_64__)
-    constexpr std::uint32_t kPrecision = 1 << 5;
+    constexpr std::uint32_t kFlags = kRange ? 3 << 3 : 1 << 5;
     const std::uint32_t flags = _mm_getcsr();
 #else
-    constexpr std::uint64_t kPrecision = 1 << 4;
+    constexpr std::uint64_t kFlags = kRange ? 3 << 2 : 1 << 4;
     std::uint64_t flags;
     asm volatile("mrs %0, fpsr" : "=r"(flags) : : "memory");
 #endif
     settle(sums);
-    return (flags & kPrecision) != 0;
+    return (flags & kFlags) != 0;
 }
 
 }  // namespace

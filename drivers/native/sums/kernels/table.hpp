@@ -18,7 +18,7 @@ struct Arrays {
     void* const* out;
 };
 
-// All but `arrays` work on one block. None but `divide` and `extreme` leaves the flag of inexact
+// None but `divide` and `extremes` leaves the flag of inexact
 // results set, and all rely on it to be clear.
 struct Kernels {
     // exact_sums.hpp, of a multiple of kStep elements.
@@ -30,7 +30,8 @@ struct Kernels {
     // exact_sums.hpp, of a multiple of kStep elements.
     void (*divide)(Dtype dtype, float divisor, std::size_t count, void* elements);
     // extreme.hpp.
-    void (*extreme)(Dtype dtype, bool greatest, void* own, const void* arriving);
+    void (*extremes)(Dtype dtype, bool greatest, std::size_t blocks, int sources,
+                     const void* const* elements, void* out);
 };
 
 extern const Kernels kDefaultKernels;
