@@ -75,11 +75,14 @@ def judge_frame(
     return None
 
 
-def knows_opcode(packet: Packet, *, numbers: bool) -> bool:
-    """Return whether an engine has the packet's opcode, for its dtype."""
+def knows_opcode(packet: Packet, *, numbers: bool, from_parent: bool = False) -> bool:
+    """Return whether an engine has the packet's opcode, for its dtype.
+
+    Partial sums go up only: what comes from a parent is rounded.
+    """
     if packet.opcode <= UMIN:
         return True
     if not numbers or packet.opcode in (6, 7, 15):
         return False
     partial = packet.opcode >= NUMBER_SUM and packet.dtype in PARTIAL_DTYPES
-    return partial or packet.dtype in NUMBER_DTYPES
+    return packet.dtype in NUMBER_DTYPES or (partial and not from_parent)
