@@ -230,7 +230,7 @@ class GoldenEngine(JobTable):
             version.present = 0
             version.operation = packet.operation
             version.opcode = packet.opcode
-            version.dtype = base_dtype(packet.dtype)
+            version.dtype = base_dtype(packet.opcode, packet.dtype)
             version.conflict = packet.type == CONFLICT
             version.words = packet.words
             version.contributions = []
@@ -242,7 +242,7 @@ class GoldenEngine(JobTable):
             if packet.type == CONFLICT or (
                 packet.operation,
                 packet.opcode,
-                base_dtype(packet.dtype),
+                base_dtype(packet.opcode, packet.dtype),
             ) != (version.operation, version.opcode, version.dtype):
                 version.conflict = True
             version.words = tuple(map(min, version.words, packet.words))

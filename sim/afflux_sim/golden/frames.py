@@ -156,9 +156,10 @@ def as_block(values: npt.ArrayLike) -> Block:
     return block.astype(np.int32)
 
 
-def base_dtype(dtype: int) -> int:
+def base_dtype(opcode: int, dtype: int) -> int:
     """Return the dtype of the numbers whose partial sums have this dtype, or the dtype itself."""
-    return DTYPES[PARTIAL_DTYPES[dtype][0]] if dtype in PARTIAL_DTYPES else dtype
+    partial = opcode >= NUMBER_SUM and dtype in PARTIAL_DTYPES
+    return DTYPES[PARTIAL_DTYPES[dtype][0]] if partial else dtype
 
 
 def partial_dtype(name: str, bits: int) -> int:
