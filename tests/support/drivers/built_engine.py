@@ -69,9 +69,10 @@ class BuiltEngine:
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
+        numbers: bool = False,
     ) -> None:
         self._library = library
-        self._handle = library.engine_new(workers, lanes, jobs, slots)
+        self._handle = library.engine_new(workers, lanes, jobs, slots, numbers)
         self._check(ValueError)
 
     def __del__(self) -> None:

@@ -3,6 +3,7 @@
 
 #include "codec/kernels/extreme_kernel.hpp"
 #include "sums/kernels/array_kernel.hpp"
+#include "sums/kernels/partial_kernel.hpp"
 
 namespace afflux::sums {
 
@@ -103,7 +104,8 @@ void extreme_kernel(Dtype dtype, bool greatest, void* own, const void* arriving)
 }
 
 constexpr Kernels kKernels = {
-    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extreme_kernel,
+    arrays_kernel,      open_kernel,    add_kernel,    round_kernel,
+    add_partial_kernel, partial_kernel, divide_kernel, extreme_kernel,
 };
 
 }  // namespace
