@@ -32,8 +32,9 @@ constexpr bool right_length(std::size_t bytes, std::size_t blocks,
 class PacketBuffer {
   public:
     // One byte longer than the packet and its seal, so that a datagram that is too long is noticed.
-    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
-        : storage_(kPad + datagram_bytes(lanes) + wire::kSealBytes + 1, 0) {
+    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax,
+                          std::size_t block_bytes = wire::kBlockBytes)
+        : storage_(kPad + datagram_bytes(lanes, block_bytes) + wire::kSealBytes + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
     }
 

@@ -29,7 +29,7 @@ inline constexpr PartialDtype kPartialDtypes[] = {
 // The bytes of the longest block of any.
 inline constexpr std::size_t kLongestBlock = 512;
 
-// What a packet's opcode and dtype say of partial sums; null if its blocks are of something else.
+// The partial sums that a packet's opcode and dtype name; null if its blocks are something else.
 constexpr const PartialDtype* partial_dtype(wire::OpcodeDtype pair) {
     if (pair >> 4 < static_cast<int>(wire::NumberOpcode::Sum)) return nullptr;
     for (const PartialDtype& each : kPartialDtypes) {
