@@ -331,10 +331,7 @@ class GoldenEngine(JobTable):
         return [self._partial_sum(job, packet.slot, packet.round)]
 
     def _reduce(self, job: Job, slot: Slot, version: SlotVersion) -> None:
-        """Make the blocks of a round of numbers, whose contributions are all in.
-
-        Those of a conflict mean nothing. They are zeros here.
-        """
+        """Make the blocks of a round of numbers; zeros of a conflict, where they mean nothing."""
         agreed = slot.versions[(slot.round - 1) & 1].words
         for lane in range(LANES):
             if version.conflict:

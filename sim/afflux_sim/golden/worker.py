@@ -5,13 +5,13 @@ that arrive, `retransmit` stands for a timer that has run out. That makes it a p
 with frames at its interface, and leaves loss, duplication and reordering to the driver.
 """
 
-import struct
 from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 
 from afflux_sim.golden.encoding import Encoding, encoding_of
+from afflux_sim.golden.frame_checks import is_to_worker
 from afflux_sim.golden.frames import (
     ABSENT,
     ABSENT_WORDS,
@@ -19,7 +19,6 @@ from afflux_sim.golden.frames import (
     DATA,
     DTYPES,
     EVERYONE,
-    HEADER_AT,
     JOIN,
     JOINED,
     LANES,
@@ -27,7 +26,6 @@ from afflux_sim.golden.frames import (
     PROBE,
     REFUSED,
     RESULT,
-    SEAL_BYTES,
     SUM,
     Block,
     Endpoint,
@@ -37,9 +35,7 @@ from afflux_sim.golden.frames import (
     is_for,
     look_ahead,
     parse_packet,
-    parse_present,
     split_look_ahead,
-    udp_sum,
 )
 from afflux_sim.golden.number_encoding import AgainEncoding, NumberEncoding, number_encoding_of
 from afflux_sim.golden.numbers import NON_FINITE, Tensor
@@ -263,7 +259,7 @@ class GoldenWorker:
 
     def receive(self, frame: bytes) -> None:
         """Take one whole Ethernet frame; a frame that is not for this worker changes nothing."""
-        if not self._is_ours(frame):
+        if not is_to_worker(frame, self.endpoints, self.engine):
             return
         packet = parse_packet(frame)
         if self.group is not None and is_for(self.group.endpoint, frame):
@@ -286,25 +282,6 @@ class GoldenWorker:
                 self.error = "the workers' operations conflict"
             elif packet.type == RESULT:
                 self._receive_result(packet)
-
-    def _is_ours(self, frame: bytes) -> bool:
-        """Return whether a frame of the right length came from the aggregator to this worker.
-
-        It has, or has not, a seal; and its UDP checksum is right, if it is not 0.
-        """
-        if len(frame) < HEADER_AT + 22:
-            return False
-        bare = 128 + 256 * parse_present(frame).bit_count()
-        if len(frame) not in (bare, bare + SEAL_BYTES):
-            return False
-        if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
-            return False
-        return (
-            any(is_for(endpoint, frame) for endpoint in self.endpoints)
-            and frame[26:30] == self.engine.packed_address
-            and frame[34:36] == struct.pack(">H", self.engine.port)
-            and frame[HEADER_AT] >> 4 == 1
-        )
 
     def _answers_outstanding(self, packet: Packet) -> bool:
         return (
