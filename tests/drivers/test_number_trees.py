@@ -1,7 +1,9 @@
 """Trees of C++ engines in version 2: frame by frame those of golden engines, and the right sums."""
 
 import random
+import socket
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import cycle
 from typing import Self
 
@@ -9,13 +11,27 @@ import numpy as np
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.control.client import create_job
 from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import (
+    DATA,
+    HEADER_AT,
+    JOIN,
+    JOINED,
+    NUMBER_SUM,
+    RESULT,
+    Packet,
+    look_ahead,
+    parse_packet,
+)
+from afflux_sim.golden.merge import block_of_elements
 from afflux_sim.golden.number_encoding import reduce_numbers
 from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
 from tests.support.drivers.built_engine import BuiltEngine, build
 from tests.support.drivers.built_worker import CAUGHT
+from tests.support.drivers.served import Served
 from tests.support.golden_tensors import BITS, KINDS, bits_of, draw, reductions
 from tests.support.planting import Bug, first_now
 
@@ -191,6 +207,38 @@ def test_an_engine_that(name: str) -> None:
         tensors = [draw(rng, "sparse", "float32", 1000) for _ in network.workers]
         with pytest.raises(CAUGHT):
             check(network, tensors, "float32", "sum")
+
+
+def test_the_longest_packet_comes_in_over_a_socket() -> None:
+    """16 blocks of 512 bytes each, as an aggregator below sends them; the result is rounded."""
+    words = (*(look_ahead(0, 127),) * 16,)
+    ones = block_of_elements([2**56] * 64, 13)
+    running = Served(SoftEngine(numbers=True))
+    try:
+        with (
+            closing(create_job(running.address, 1, 16, 1, 5.0)) as lease,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        ):
+            ticket = lease.ticket
+            udp.connect((ticket.host, ticket.port))
+            udp.settimeout(10.0)
+            sent = Packet(type=JOIN, job=ticket.job, key=ticket.key)
+            udp.send(sent.to_bytes())
+            assert udp.recv(9000)[0] & 15 == JOINED
+            for blocks, opcode in ({}, 0), (dict.fromkeys(range(16), ones), NUMBER_SUM):
+                number = (ticket.round + bool(blocks)) % 2**32
+                sent = Packet(
+                    type=DATA, opcode=opcode, dtype=13 if blocks else 1, job=ticket.job,
+                    key=ticket.key, round=number, words=words, blocks=blocks,
+                )  # fmt: skip
+                udp.send(sent.to_bytes())
+                result = udp.recv(9000)
+            assert len(sent.to_bytes()) == 86 + 16 * 512
+            packet = parse_packet(bytes(HEADER_AT) + result)
+            assert (packet.type, packet.dtype, packet.present) == (RESULT, 1, 0xFFFF)
+            assert all((block.view(np.float32) == 1).all() for block in packet.blocks.values())
+    finally:
+        running.stop()
 
 
 def test_widths_that_there_are_not() -> None:
