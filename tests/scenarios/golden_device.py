@@ -47,13 +47,21 @@ class GoldenDevice:
     Args:
         build: The engine's sizes: workers, lanes, jobs, slots.
         engine_class: A golden engine, or one with a bug.
+        partial_bits: w of the partial sums of float32 that its jobs send up.
 
     Attributes:
         golden: The engine, once it has its addresses.
     """
 
-    def __init__(self, *, engine_class: type[GoldenEngine] = GoldenEngine, **build: Any) -> None:
+    def __init__(
+        self,
+        *,
+        engine_class: type[GoldenEngine] = GoldenEngine,
+        partial_bits: int = 64,
+        **build: Any,
+    ) -> None:
         self._class = engine_class
+        self._partial_bits = partial_bits
         self._build = build
         self._values = {register.name: 0 for register in REGISTERS}
         self._values |= {f"build_{name}": value for name, value in build.items()}
@@ -150,6 +158,7 @@ class GoldenDevice:
             values["job_parent_job"],
             values["job_parent_worker"],
             self._wide("job_parent_key"),
+            self._partial_bits,
         )
 
     def _wide(self, name: str) -> int:

@@ -28,16 +28,18 @@ OpenEngine = Callable[[], AbstractContextManager[Engine]]
 class Aggregator:
     """A part of a tree: an aggregator, the workers directly under it, and its children.
 
-    At the aggregator the workers come first, then the children.
+    At the aggregator the workers come first, then the children. Each of the workers stands for
+    `worker_ranks` ranks, which have adjacent numbers.
     """
 
     workers: int = 0
     children: tuple["Aggregator", ...] = ()
+    worker_ranks: int = 1
 
     @property
     def ranks(self) -> int:
-        """All workers of this part of the tree."""
-        return self.workers + sum(child.ranks for child in self.children)
+        """All ranks of this part of the tree."""
+        return self.workers * self.worker_ranks + sum(child.ranks for child in self.children)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +109,11 @@ class TreeNetwork:
         checked: Whether each engine is compared with a golden twin, frame by frame.
         multicast: Whether the workers of each aggregator share a group. Aggregators with children
             have none, since a child does not learn of it.
+        numbers: Whether the workers speak version 2 (docs/protocol_2.md).
+        partial_bits: w of the partial sums of float32 of workers that stand for several ranks.
 
     Attributes:
-        workers: All workers, by their number among all.
+        workers: All workers, in the order of their ranks.
         nodes: All aggregators, the root first, each before its children.
     """
 
@@ -125,6 +129,8 @@ class TreeNetwork:
         links: Links,
         checked: bool = False,
         multicast: bool = False,
+        numbers: bool = False,
+        partial_bits: int = 64,
     ) -> None:
         self._open_engine = open_engine
         self._build = build
@@ -133,6 +139,7 @@ class TreeNetwork:
         self._links = links
         self._checked = checked
         self._multicast = multicast
+        self._numbers, self._partial_bits = numbers, partial_bits
         self._first_round = choose.choice([0, 2**31, 2**32 - 2, choose.getrandbits(32)])
         self._ranks = tree.ranks
         self._stack = ExitStack()
@@ -151,17 +158,23 @@ class TreeNetwork:
     ) -> list[Tensor]:
         """One all-reduce; the result of each worker. Late frames stay on the way for the next.
 
+        There is a tensor for each rank.
+
         Raises:
             AssertionError: If it is stuck.
         """
-        for worker, tensor in zip(self.workers, tensors, strict=True):
-            worker.start(tensor, dtype, reduction)
+        assert len(tensors) == self._ranks
+        for worker in self.workers:
+            own, *beside = (tensors[rank] for rank in worker.own_ranks)
+            worker.start(own, dtype, reduction, beside)
         self.settle(max_steps)
         return [worker.result() for worker in self.workers]
 
     def settle(self, max_steps: int = 1_000_000) -> None:
         """Move frames until the operation of each worker is over, or has failed."""
         for _ in range(max_steps):
+            for worker in self.workers:
+                worker.go_on()
             self._send_of_workers()
             waiting = [worker for worker in self.workers if worker.outstanding]
             if not waiting:
@@ -227,7 +240,7 @@ class TreeNetwork:
         node = Node(engine, director, job, self._checked)
         self.nodes.append(node)
         for worker in range(part.workers):
-            self._add_worker(node, worker)
+            self._add_worker(node, worker, part.worker_ranks)
         for place, child in enumerate(part.children, start=part.workers):
             here = ParentJob(
                 mac=mac,
@@ -239,8 +252,8 @@ class TreeNetwork:
             )
             self._add(child, here)
 
-    def _add_worker(self, node: Node, worker: int) -> None:
-        rank, job = len(self.workers), node.job
+    def _add_worker(self, node: Node, worker: int, ranks: int) -> None:
+        rank, job = sum(len(each.own_ranks) for each in self.workers), node.job
         self.workers.append(
             GoldenWorker(
                 endpoint=Endpoint(bytes([2, 0, 0, 0, 1, rank]), f"10.2.0.{1 + rank}", 50000 + rank),
@@ -254,7 +267,10 @@ class TreeNetwork:
                 # All must cut their tensors alike, also one under an aggregator with more slots.
                 slots=self._slots,
                 rank=rank,
+                beside=range(rank + 1, rank + ranks),
                 ranks=self._ranks,
+                numbers=self._numbers,
+                partial_bits=self._partial_bits,
                 group=GroupAddress(job.group.address, job.group.port) if job.group else None,
             )
         )

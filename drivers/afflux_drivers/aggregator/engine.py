@@ -45,6 +45,8 @@ class SoftEngine(_native.SoftEngine):
             serves the engine on sockets.
         numbers: Whether it has the opcodes of numbers (docs/protocol_2.md), which no worker of
             Afflux uses yet.
+        partial_bits: Bits of each partial sum of float32 that a job sends to its parent: 40, 48 or
+            64.
 
     Raises:
         ValueError: If a number is out of range.

@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreement
-from afflux_drivers.worker.operation import missing_ranks
+from afflux_drivers.worker.operation import HostPiece, missing_ranks
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
 __all__ = ["Again"]
+
+_NO_OTHERS = HostPiece()
 
 
 class Again(_native.Again):
@@ -25,6 +27,7 @@ class Again(_native.Again):
         dtype: Their type.
         reduction: The reduction.
         blocks: Numbers of the blocks that were not summed, ascending; the first 1,024 are brought.
+        host: The contributions of the other ranks of the session, and the mirror of the result.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Again(_native.Again):
         dtype: wire.Dtype,
         reduction: Reduction,
         blocks: Sequence[int],
+        host: HostPiece = _NO_OTHERS,
     ) -> None:
         self._session = session
         self._number = session.number
@@ -47,6 +51,8 @@ class Again(_native.Again):
             list(blocks),
             (0, 1),
             session.ticket.slots,
+            list(host.others),
+            host.mirror,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:

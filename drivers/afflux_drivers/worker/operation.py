@@ -27,9 +27,10 @@ class HostPiece(NamedTuple):
     Attributes:
         others: Their elements, in the order of the ranks, as many each.
         exponents: Those of their blocks, as `_native.scan` writes them; absent blocks are not
-            looked at. None at all for a tensor that is exact or direct.
+            looked at. None at all for a tensor that is exact or direct. With `numbers` those of
+            blocks of 256 bytes (docs/protocol_2.md, section 1), 0 for one that is absent.
         mirror: Where else the blocks of the result go that any rank has sent, and a byte for each
-            that becomes 1 then; not if the tensor is exact or direct.
+            64 elements that becomes 1 then; not if the tensor is exact or direct.
         partial: Whether these are only some of the elements of a tensor of the operation's shape.
     """
 

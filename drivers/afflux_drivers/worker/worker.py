@@ -194,7 +194,13 @@ class Worker:
                 blocks = sorted(block for part in operations for block in part.not_summed())
                 while blocks:
                     again = Again(
-                        self._loop.lines[0].session, elements, result, dtype, reduction, blocks
+                        self._loop.lines[0].session,
+                        elements,
+                        result,
+                        dtype,
+                        reduction,
+                        blocks,
+                        host,
                     )
                     self._loop.open([again])
                     waited = waited_s + time.monotonic() - start

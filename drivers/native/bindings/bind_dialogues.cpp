@@ -86,7 +86,7 @@ class BoundOperation final : public worker::Operation {
                 std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
                 " bytes were given");
         }
-        const std::size_t blocks = codec::blocks_of(tensor.count);
+        const std::size_t marks_needed = codec::blocks_of(tensor.count);
         const auto expect = [](bool right) {
             if (!right)
                 throw std::invalid_argument("the ranks of a host need as many elements each");
@@ -97,13 +97,13 @@ class BoundOperation final : public worker::Operation {
             tensor.others.push_back({each.data()});
         }
         for (std::size_t i = 0; i < host.exponents.size(); ++i) {
-            expect(host.exponents[i].nbytes() == blocks);
+            expect(host.exponents[i].nbytes() == tensor.blocks());
             tensor.others[i].exponents = static_cast<const std::uint8_t*>(host.exponents[i].data());
         }
         if (host.mirror) {
             const auto& [mirrored, marks] = *host.mirror;
             expect(mirrored.itemsize() == bytes && mirrored.shape(0) == tensor.count);
-            expect(marks.nbytes() == blocks);
+            expect(marks.nbytes() == marks_needed);
             tensor.mirror = {mirrored.data(), static_cast<std::uint8_t*>(marks.data())};
         }
         return tensor;
@@ -119,7 +119,7 @@ class BoundOperation final : public worker::Operation {
 struct AgainWords {
     AgainWords(const Session& session, const worker::Tensor& tensor,
                const std::vector<std::size_t>& blocks)
-        : again(tensor, session.job.rank, blocks) {}
+        : again(tensor, session.job.rank, session.job.others, blocks) {}
 
     worker::Again again;
 };
@@ -128,15 +128,17 @@ struct AgainWords {
 class BoundAgain final : private AgainWords, public worker::Operation {
   public:
     BoundAgain(Session& session, Elements elements, Result result, int dtype, int op,
-               const std::vector<std::size_t>& blocks, worker::Share share, std::size_t slots)
+               const std::vector<std::size_t>& blocks, worker::Share share, std::size_t slots,
+               Host host)
         : AgainWords(session,
-                     BoundOperation::to_tensor(session, elements, result, dtype, op, {}, true),
+                     BoundOperation::to_tensor(session, elements, result, dtype, op, host, true),
                      blocks),
           Operation(session, again.on_wire(), worker::fingerprint(session.number, again.text()),
                     share, slots, true),
           text_(std::to_string(session.number) + again.text()),
           elements_(std::move(elements)),
-          result_(std::move(result)) {}
+          result_(std::move(result)),
+          host_(std::move(host)) {}
 
     std::size_t blocks() const { return again.size(); }
     const std::string& text() const { return text_; }
@@ -146,6 +148,7 @@ class BoundAgain final : private AgainWords, public worker::Operation {
     std::string text_;
     Elements elements_;
     Result result_;
+    Host host_;
 };
 
 void copy_marked(const Result& from, const Result& marks, const Result& out) {
@@ -242,12 +245,15 @@ void bind_dialogues(nb::module_& module) {
             "__init__",
             [](BoundAgain* self, Session& session, Elements elements, Result result, int dtype,
                int op, const std::vector<std::size_t>& blocks,
-               std::pair<std::size_t, std::size_t> share, std::size_t slots) {
+               std::pair<std::size_t, std::size_t> share, std::size_t slots,
+               std::vector<Elements> others, std::optional<std::pair<Result, Result>> mirror) {
                 new (self) BoundAgain(session, std::move(elements), std::move(result), dtype, op,
-                                      blocks, {share.first, share.second}, slots);
+                                      blocks, {share.first, share.second}, slots,
+                                      {std::move(others), {}, std::move(mirror)});
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
-            nb::arg("dtype"), nb::arg("op"), nb::arg("blocks"), nb::arg("share"), nb::arg("slots"))
+            nb::arg("dtype"), nb::arg("op"), nb::arg("blocks"), nb::arg("share"), nb::arg("slots"),
+            nb::arg("others") = std::vector<Elements>{}, nb::arg("mirror") = nb::none())
         .def_prop_ro("blocks", &BoundAgain::blocks, "How many of the blocks it brings.")
         .def_prop_ro("text", &BoundAgain::text, "The fields that the ranks compare.")
         .def("finish", &BoundAgain::finish, "Put the sums into the result, once it is over.");

@@ -7,6 +7,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
 #include "contract/wire.hpp"
+#include "packet/partial_dtype.hpp"
 #include "sums/block_scan.hpp"
 #include "sums/environment.hpp"
 #include "sums/exact_sums.hpp"
@@ -95,6 +96,35 @@ bool add_block(sums::SumBlock& self, const Input& block) {
     return self.add(sums::Environment(), block.data());
 }
 
+sums::Partial partial_of(int dtype, int bits, int exponent) {
+    const Dtype numbers = float_of(dtype);
+    const packet::PartialDtype* const known = packet::partial_dtype_of(numbers, bits);
+    if (known == nullptr || known->bits != bits) throw nb::value_error("no such partial sums");
+    if (exponent < 0 || exponent > 255) throw nb::value_error("an exponent is 0 to 255");
+    return {numbers, bits, exponent};
+}
+
+void expect_partial(const sums::Partial& partial, std::size_t bytes) {
+    const auto* const known = packet::partial_dtype_of(partial.dtype, partial.bits);
+    if (bytes != known->block_bytes()) throw nb::value_error("the block has another length");
+}
+
+bool add_partial(sums::SumBlock& self, int dtype, int bits, int exponent, bool first,
+                 const Input& block) {
+    const sums::Partial from = partial_of(dtype, bits, exponent);
+    expect_partial(from, block.nbytes());
+    const sums::Environment environment;
+    return first ? self.open(environment, from, block.data())
+                 : self.add(environment, from, block.data());
+}
+
+void partial_block(const sums::SumBlock& self, int dtype, int bits, int exponent, bool all_present,
+                   const Output& out) {
+    const sums::Partial to = partial_of(dtype, bits, exponent);
+    expect_partial(to, out.nbytes());
+    self.partial(sums::Environment(), to, all_present, out.data());
+}
+
 void round_block(const sums::SumBlock& self, int scale, bool all_present, const Output& out) {
     expect_bytes(out, wire::kBlockBytes, "out");
     if (scale < 0 || scale > 6) throw nb::value_error("a scale is 0 to 6");
@@ -129,6 +159,10 @@ void bind_sums(nb::module_& module) {
         .def(nb::init<>())
         .def("open", &open_block, "dtype"_a, "block"_a, "Take the first contribution.")
         .def("add", &add_block, "block"_a, "Add a further one; return whether all is exact.")
+        .def("add_partial", &add_partial, "dtype"_a, "bits"_a, "exponent"_a, "first"_a, "block"_a,
+             "Take a contribution of partial sums; return whether all is exact.")
+        .def("partial", &partial_block, "dtype"_a, "bits"_a, "exponent"_a, "all_present"_a, "out"_a,
+             "Write the sums as partial ones.")
         .def("round", &round_block, "scale"_a, "all_present"_a, "out"_a,
              "Write the result, all bits set if it is not summed.");
     module.def("scan_blocks", &scan_blocks, "dtype"_a, "elements"_a,

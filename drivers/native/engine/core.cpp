@@ -9,9 +9,11 @@
 namespace afflux::engine {
 namespace {
 
-bool known_opcode(const packet::Header& header, bool numbers) {
+// Partial sums go up only: what comes from a parent is rounded.
+bool known_opcode(const packet::Header& header, bool numbers, bool from_parent) {
     const NumberOpcode opcode(header.opcode_dtype);
-    return !opcode.of_numbers() || (numbers && opcode.known());
+    if (!opcode.of_numbers()) return true;
+    return numbers && opcode.known() && !(from_parent && opcode.partial() != nullptr);
 }
 
 }  // namespace
@@ -24,7 +26,10 @@ Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
       rounds_(slots, sender_, counters_) {}
 
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
-    if (packet::right_length(payload_bytes, header.blocks()) && header.blocks() <= limits_.lanes) {
+    const std::size_t block_bytes =
+        limits_.numbers ? packet::block_bytes(header.opcode_dtype) : wire::kBlockBytes;
+    if (packet::right_length(payload_bytes, header.blocks(), block_bytes) &&
+        header.blocks() <= limits_.lanes) {
         return true;
     }
     ++counters_[Counter::BadLength];
@@ -73,7 +78,7 @@ void Core::from_worker(const Arrival& arrival) {
     const bool joins = type == wire::Type::Join;
     const bool probes = type == wire::Type::Probe;
     const bool contributes = type == wire::Type::Data || type == wire::Type::Conflict;
-    if (!(joins || probes || contributes) || !known_opcode(header, limits_.numbers)) {
+    if (!(joins || probes || contributes) || !known_opcode(header, limits_.numbers, false)) {
         ++counters_[Counter::BadType];
         return;
     }
@@ -105,7 +110,7 @@ void Core::from_parent(const Arrival& arrival) {
     const bool result = type == wire::Type::Result || type == wire::Type::Conflict;
     Job* job = job_at(static_cast<std::uint16_t>(arrival.port - local_.port - 1));
     const Parent* parent = job != nullptr && job->parent ? &*job->parent : nullptr;
-    if (!(joined || result) || !known_opcode(header, limits_.numbers)) {
+    if (!(joined || result) || !known_opcode(header, limits_.numbers, true)) {
         ++counters_[Counter::BadType];
     } else if (parent == nullptr || header.job != parent->job) {
         ++counters_[Counter::BadJob];

@@ -29,6 +29,7 @@ struct Limits {
     unsigned jobs = 8;                     // at once, as many as wire::Job can number
     unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
     bool numbers = false;                  // whether it has the opcodes of numbers
+    int partial_bits = 64;                 // Parent::partial_bits of its jobs
 };
 
 // A packet that came to one of the engine's ports.

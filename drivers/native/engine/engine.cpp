@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "packet/partial_dtype.hpp"
+
 namespace afflux::engine {
 
 using registers::Reason;
@@ -22,6 +24,11 @@ const Limits& checked(const Limits& limits) {
     require("lanes", limits.lanes, wire::kLanesMax);
     require("jobs", limits.jobs, std::numeric_limits<wire::Job>::max() + std::size_t{1});
     require("slots", limits.slots, std::numeric_limits<wire::Slot>::max() + std::size_t{1});
+    const auto* const partial = packet::partial_dtype_of(wire::Dtype::Float32, limits.partial_bits);
+    if (partial == nullptr) {
+        throw std::invalid_argument("partial sums of float32 have 40, 48 or 64 bits, not " +
+                                    std::to_string(limits.partial_bits));
+    }
     return limits;
 }
 
@@ -219,6 +226,7 @@ Job Engine::described(std::uint32_t number) const {
             .job = static_cast<wire::Job>(registers_[Address::JobParentJob]),
             .worker = static_cast<wire::Worker>(registers_[Address::JobParentWorker]),
             .key = registers_.pair(Address::JobParentKeyLow, Address::JobParentKeyHigh),
+            .partial_bits = limits_.partial_bits,
         };
     }
     job.first_share = job.parent ? share_below_parent(number) : 0;

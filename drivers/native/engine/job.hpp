@@ -18,6 +18,7 @@ struct Parent {
     wire::Job job;
     wire::Worker worker;
     wire::Key key;
+    int partial_bits;  // of each partial sum of float32 that goes up: 40, 48 or 64
 };
 
 struct Job {

@@ -9,6 +9,7 @@
 #include "contract/wire.hpp"
 #include "engine/number_opcode.hpp"
 #include "engine/zero_pages.hpp"
+#include "packet/partial_dtype.hpp"
 #include "sums/environment.hpp"
 #include "sums/sum_block.hpp"
 
@@ -20,16 +21,21 @@ class NumberSums {
     NumberSums(std::size_t slots, std::size_t lanes)
         : lanes_(lanes),
           workers_(slots * sizeof(Workers)),
-          blocks_(slots * lanes * sizeof(sums::SumBlock)) {}
+          blocks_(slots * lanes * sizeof(sums::SumBlock)),
+          partials_(slots * lanes * packet::kLongestBlock) {}
 
     // Begins a round.
     void open(std::size_t slot) { workers(slot).fill(0); }
 
-    // Adds a worker's block.
+    // Adds a worker's block, of the exponent that is agreed for the lane.
     void add(const sums::Environment& environment, std::size_t slot, int lane, NumberOpcode opcode,
-             const std::uint8_t* arriving) {
+             int exponent, const std::uint8_t* arriving) {
         sums::SumBlock& sum = block(slot, lane);
-        if (workers(slot)[static_cast<std::size_t>(lane)]++ == 0) {
+        const bool first = workers(slot)[static_cast<std::size_t>(lane)]++ == 0;
+        if (opcode.partial() != nullptr) {
+            const sums::Partial from{opcode.dtype(), opcode.partial()->bits, exponent};
+            first ? sum.open(environment, from, arriving) : sum.add(environment, from, arriving);
+        } else if (first) {
             sum.open(environment, opcode.dtype(), arriving);
         } else {
             sum.add(environment, arriving);
@@ -41,6 +47,18 @@ class NumberSums {
                NumberOpcode opcode, unsigned of, void* out) const {
         const bool all = workers(slot)[static_cast<std::size_t>(lane)] == of;
         block(slot, lane).round(environment, opcode.scale(), all, out);
+    }
+
+    // Writes the sums of a lane, to which workers have contributed, of so many, as they go up.
+    void go_up(const sums::Environment& environment, std::size_t slot, int lane,
+               const sums::Partial& to, unsigned of, std::uint8_t* place) const {
+        const bool all = workers(slot)[static_cast<std::size_t>(lane)] == of;
+        block(slot, lane).partial(environment, to, all, place);
+    }
+
+    // Where a slot's blocks that go up are, one after the other.
+    std::uint8_t* going_up(std::size_t slot) const {
+        return static_cast<std::uint8_t*>(partials_.data()) + slot * lanes_ * packet::kLongestBlock;
     }
 
   private:
@@ -58,6 +76,7 @@ class NumberSums {
     std::size_t lanes_;
     ZeroPages workers_;
     ZeroPages blocks_;
+    ZeroPages partials_;
 };
 
 }  // namespace afflux::engine

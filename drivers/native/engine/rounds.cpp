@@ -1,5 +1,7 @@
 #include "engine/rounds.hpp"
 
+#include "engine/number_opcode.hpp"
+
 namespace afflux::engine {
 namespace {
 
@@ -40,7 +42,8 @@ void Rounds::contribution(const Job& job, const Packet& packet) {
             return;
         }
         Version& version = slot.versions[header.round & 1];
-        if (version.operation != header.operation || version.opcode_dtype != header.opcode_dtype) {
+        if (version.operation != header.operation ||
+            version.opcode_dtype != NumberOpcode(header.opcode_dtype).of_whole()) {
             version.conflict = true;
         }
         slots_.merge_words(in_pool, packet);
@@ -64,7 +67,7 @@ void Rounds::add(const Job& job, const Packet& packet) {
     counters_[Counter::BlocksAccepted] += header.blocks();
     counters_[Counter::Overflows] += slots_.add(in_pool, packet);
     if (!slot.full()) return;
-    slots_.reduce(in_pool, job.workers);
+    slots_.reduce(in_pool, job.workers, job.parent ? &*job.parent : nullptr);
     if (job.parent) {
         slot.waiting = true;
         sender_.partial_sum(job, header.slot, header.round);

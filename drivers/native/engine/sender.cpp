@@ -4,6 +4,9 @@
 #include <array>
 #include <stdexcept>
 
+#include "engine/number_opcode.hpp"
+#include "packet/partial_dtype.hpp"
+
 namespace afflux::engine {
 namespace {
 
@@ -66,11 +69,19 @@ void Sender::partial_sum(const Job& job, wire::Slot slot, wire::Round round) {
     const Parent& parent = job.parent.value();
     const std::size_t in_pool = job.slot_base + slot;
     const std::size_t v = round & 1;
-    packet::Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Data);
+    const Version& version = slots_[in_pool].versions[v];
+    packet::Header header = header_of(version, slot, round, wire::Type::Data);
     header.job = parent.job;
     header.key = parent.key;
     header.worker = parent.worker;
-    sink_->open(slots_.body_of(in_pool, v), false);
+    const NumberOpcode opcode(version.opcode_dtype);
+    if (opcode.of_numbers() && opcode.sums() && !version.conflict) {
+        header.opcode_dtype = opcode.of_partial(parent.partial_bits);
+        const std::size_t block_bytes = packet::block_bytes(header.opcode_dtype);
+        sink_->open(slots_.partial_sums_of(in_pool, block_bytes), false);
+    } else {
+        sink_->open(slots_.body_of(in_pool, v), false);
+    }
     sink_->send(parent_side(job), parent.endpoint, header);
 }
 

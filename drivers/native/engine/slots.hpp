@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/job.hpp"
 #include "engine/number_sums.hpp"
 #include "engine/packet_sink.hpp"
 #include "engine/zero_pages.hpp"
@@ -20,7 +21,8 @@ struct Version {
     bool conflict = false;
     wire::Present present = 0;
     wire::Operation operation = 0;
-    wire::OpcodeDtype opcode_dtype = 0;
+    wire::OpcodeDtype opcode_dtype = 0;  // of numbers, not of their partial sums
+    bool numbers = false;                // a packet of numbers has come
 };
 
 // In a cache line of its own, as neighbours may belong to different threads.
@@ -66,8 +68,9 @@ class SlotPool {
     std::size_t add(std::size_t slot, const Packet& packet);
 
     // Turns what has been added to R, which all of so many workers have contributed to, into the
-    // result's blocks. Blocks of integers are that already.
-    void reduce(std::size_t slot, unsigned workers);
+    // result's blocks, or into those that go up to a parent if there is one. Blocks of integers are
+    // that already.
+    void reduce(std::size_t slot, unsigned workers, const Parent* parent);
 
     // Replaces R's partial sum by the parent's result, for which the slot no longer waits.
     void take(std::size_t slot, const Packet& packet);
@@ -75,12 +78,21 @@ class SlotPool {
     // Where words and present blocks of a version are, as in a packet.
     Body body_of(std::size_t slot, std::size_t version) const;
 
+    // The same of R's partial sums of numbers.
+    Body partial_sums_of(std::size_t slot, std::size_t block_bytes) const;
+
   private:
     std::int32_t* body(std::size_t slot, std::size_t version) const {
         return bodies_ + (2 * slot + version) * body_words_;
     }
 
     void add_numbers(std::size_t slot, const Packet& packet);
+    void go_up(std::size_t slot, unsigned workers, int float32_bits);
+
+    // The exponent that the round before R has agreed on for a lane.
+    int exponent(std::size_t slot, int lane) const {
+        return 255 - (body(slot, ~states_[slot].round & 1)[lane] & 0xFF);
+    }
 
     std::vector<SlotState> states_;
     std::size_t body_words_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "packet/octets.hpp"
+#include "packet/partial_dtype.hpp"
 
 namespace afflux::packet {
 
@@ -69,7 +70,8 @@ void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std
 
 Head make_head(const Endpoint& from, const Endpoint& to, const Header& header) {
     Head head;
-    const std::size_t payload = wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes;
+    const std::size_t payload =
+        wire::kUdpPayloadMin + header.blocks() * block_bytes(header.opcode_dtype);
     store_front(head.data(), from, to, payload);
     store_header(head.data() + wire::kAffluxOffset, header);
     return head;

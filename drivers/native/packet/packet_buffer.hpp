@@ -7,28 +7,34 @@
 #include <vector>
 
 #include "contract/wire.hpp"
+#include "packet/partial_dtype.hpp"
 
 namespace afflux::packet {
 
-constexpr std::size_t datagram_bytes(std::size_t blocks) {
-    return wire::kUdpPayloadMin + blocks * wire::kBlockBytes;
+constexpr std::size_t datagram_bytes(std::size_t blocks,
+                                     std::size_t block_bytes = wire::kBlockBytes) {
+    return wire::kUdpPayloadMin + blocks * block_bytes;
 }
 
-// The bytes of the longest datagram, which has a seal.
+// The bytes of the longest datagram without partial sums, and of any; both have a seal.
 constexpr std::size_t kLongestDatagram = datagram_bytes(wire::kLanesMax) + wire::kSealBytes;
+constexpr std::size_t kLongestPartialSums =
+    datagram_bytes(wire::kLanesMax, kLongestBlock) + wire::kSealBytes;
 
 // Whether a datagram with so many blocks is so long: with a seal, which the host has checked with
 // all the rest of the datagram, or without.
-constexpr bool right_length(std::size_t bytes, std::size_t blocks) {
-    const std::size_t bare = datagram_bytes(blocks);
+constexpr bool right_length(std::size_t bytes, std::size_t blocks,
+                            std::size_t block_bytes = wire::kBlockBytes) {
+    const std::size_t bare = datagram_bytes(blocks, block_bytes);
     return bytes == bare || bytes == bare + wire::kSealBytes;
 }
 
 class PacketBuffer {
   public:
     // One byte longer than the packet and its seal, so that a datagram that is too long is noticed.
-    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
-        : storage_(kPad + datagram_bytes(lanes) + wire::kSealBytes + 1, 0) {
+    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax,
+                          std::size_t block_bytes = wire::kBlockBytes)
+        : storage_(kPad + datagram_bytes(lanes, block_bytes) + wire::kSealBytes + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
     }
 

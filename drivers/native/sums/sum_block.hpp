@@ -4,6 +4,7 @@
 #include "contract/wire.hpp"
 #include "sums/environment.hpp"
 #include "sums/exact_sum.hpp"
+#include "sums/partial.hpp"
 
 namespace afflux::sums {
 
@@ -17,6 +18,15 @@ class SumBlock {
 
     // Adds a further one. Returns whether all sums are exact so far.
     bool add(const Environment& environment, const void* block);
+
+    // The same of a block of partial sums.
+    bool open(const Environment& environment, const Partial& from, const void* block);
+    bool add(const Environment& environment, const Partial& from, const void* block);
+
+    // Writes the sums as a block of partial sums: one that is not summed if an integer has too many
+    // bits. Contributions may follow.
+    void partial(const Environment& environment, const Partial& to, bool all_present,
+                 void* out) const;
 
     // Writes the results as a block: all bits set if it is not summed. Contributions may follow.
     void round(const Environment& environment, int scale, bool all_present, void* out) const;

@@ -39,7 +39,19 @@ wire::OpcodeDtype Tensor::opening_opcode_dtype() const {
     return pair_of(static_cast<int>(numbers ? wire::Opcode::Sum : opcode()), dtype);
 }
 
+const packet::PartialDtype* Tensor::partial_dtype() const {
+    if (!numbers || others.empty() || !has_exponents()) return nullptr;
+    return packet::partial_dtype_of(dtype, partial_bits);
+}
+
 wire::OpcodeDtype Tensor::opcode_dtype() const {
+    const wire::OpcodeDtype whole = result_opcode_dtype();
+    const packet::PartialDtype* partial = partial_dtype();
+    return partial == nullptr ? whole
+                              : static_cast<wire::OpcodeDtype>((whole & 0xF0) | partial->value);
+}
+
+wire::OpcodeDtype Tensor::result_opcode_dtype() const {
     if (!numbers || dtype == codec::Dtype::Int32) return pair_of(static_cast<int>(opcode()), dtype);
     switch (op) {
         case codec::Op::Max:
@@ -61,6 +73,7 @@ Blocks::Blocks(const Tensor& tensor)
       floating_(tensor.has_exponents()),
       // Zero is not the identity of Max and Min.
       all_present_(tensor.every_block || !codec::is_sum(tensor.op)) {
+    if (tensor.numbers && !tensor.others.empty()) number_ranks_.emplace(tensor_);
     if (!all_present_) exponents_.resize(size_);
     if (tensor.count % block_elements_ != 0) padded_ = keep(size_ - 1);
 }
@@ -81,6 +94,7 @@ void Blocks::scan(std::size_t first, std::size_t blocks) {
         if (short_end) {
             sums::scan_blocks(tensor_.dtype, padded_.data(), 1, &exponents_[first + whole]);
         }
+        if (number_ranks_) number_ranks_->scan(first, end - first, &exponents_[first]);
         return;
     }
     const std::size_t count = std::min(blocks * kBlock, tensor_.count - first * kBlock);
@@ -99,12 +113,9 @@ void Blocks::clear(std::size_t block) {
 
 // The blocks have just been written, so they come from a cache.
 void Blocks::mirror(std::size_t first, std::size_t blocks) {
-    if (tensor_.mirror.elements == nullptr) return;
-    const std::size_t size = codec::size_of(tensor_.dtype);
-    const std::size_t elements = (blocks - 1) * kBlock + length(first + blocks - 1);
-    std::memcpy(static_cast<std::uint8_t*>(tensor_.mirror.elements) + first * kBlock * size,
-                target(first), elements * size);
-    std::memset(tensor_.mirror.marks + first, 1, blocks);
+    const std::size_t elements = (blocks - 1) * block_elements_ + length(first + blocks - 1);
+    put_in(tensor_.mirror, codec::size_of(tensor_.dtype), first * block_elements_, elements,
+           target(first));
 }
 
 std::size_t Blocks::length(std::size_t block) const {
@@ -129,6 +140,14 @@ std::uint8_t Blocks::finite_exponent(std::size_t block) const {
 void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
                     std::int32_t* out) {
     const bool short_end = length(first + blocks - 1) < block_elements_;
+    if (number_ranks_) {
+        for (std::size_t i = 0; i < blocks; ++i, out += sent_words()) {
+            const bool last = short_end && i == blocks - 1;
+            number_ranks_->encode(first + i, last ? padded_.data() : source(first + i),
+                                  exponents[i], out);
+        }
+        return;
+    }
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
     encode_whole(source(first), whole, exponents, out);
     if (short_end) encode_whole(padded_.data(), 1, exponents + whole, out + whole * kBlock);
@@ -193,6 +212,7 @@ void Blocks::take_numbers(std::size_t first, std::size_t blocks, const std::uint
         if (tensor_.op == codec::Op::Avg) {
             sums::divide(tensor_.dtype, tensor_.ranks, length(block), target(block));
         }
+        mirror(block, 1);
     }
 }
 

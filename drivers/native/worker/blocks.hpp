@@ -3,13 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "codec/numbers.hpp"
 #include "codec/types.hpp"
 #include "contract/wire.hpp"
+#include "packet/partial_dtype.hpp"
 #include "worker/host_ranks.hpp"
 #include "worker/mirror.hpp"
+#include "worker/number_ranks.hpp"
 
 namespace afflux::worker {
 
@@ -29,8 +32,11 @@ struct Tensor {
     std::vector<Other> others{};
     // The same.
     Mirror mirror{};
-    // Whether its own bytes travel, as version 2 of the protocol has it. Then there are no others.
+    // Whether its own bytes travel, as version 2 of the protocol has it; with others, partial sums.
+    // Exponents of others are then those of sums::scan_blocks.
     bool numbers = false;
+    // Of each partial sum of float32: 40, 48 or 64.
+    int partial_bits = 64;
 
     // Elements of a block, and blocks of the tensor.
     std::size_t block_elements() const {
@@ -47,11 +53,22 @@ struct Tensor {
     wire::Opcode opcode() const;
     wire::OpcodeDtype opening_opcode_dtype() const;
     wire::OpcodeDtype opcode_dtype() const;
+    // Those of results, which are rounded.
+    wire::OpcodeDtype result_opcode_dtype() const;
+
+    // The dtype of partial sums; null if none are sent.
+    const packet::PartialDtype* partial_dtype() const;
+    // The bytes of a block that is sent after the opening round.
+    std::size_t sent_block_bytes() const {
+        const packet::PartialDtype* partial = partial_dtype();
+        return partial != nullptr ? partial->block_bytes() : wire::kBlockBytes;
+    }
 };
 
 class Blocks {
   public:
     explicit Blocks(const Tensor& tensor);
+    Blocks(const Blocks&) = delete;
 
     std::size_t size() const { return size_; }
 
@@ -71,6 +88,9 @@ class Blocks {
 
     // The same of the finite elements only; 0 if all these are zero.
     std::uint8_t finite_exponent(std::size_t block) const;
+
+    // The words of each block that `encode` writes.
+    std::size_t sent_words() const { return tensor_.sent_block_bytes() / sizeof(std::int32_t); }
 
     // The integers of adjacent blocks, with an agreed exponent for each.
     void encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
@@ -114,6 +134,7 @@ class Blocks {
     Tensor tensor_;
     std::size_t block_elements_;
     HostRanks host_ranks_;
+    std::optional<NumberRanks> number_ranks_;
     bool in_place_;
     codec::Numbers numbers_;
     std::size_t size_;

@@ -155,7 +155,7 @@ bool Calls::bring_again() {
     }
     if (not_summed_.empty()) return false;
     Session& first = *sessions_[0];
-    again_ = std::make_unique<Again>(tensor_, first.job.rank, not_summed_);
+    again_ = std::make_unique<Again>(tensor_, first.job.rank, first.job.others, not_summed_);
     number_ = first.number;
     parts_.clear();
     parts_.push_back(std::make_unique<Operation>(first, again_->on_wire(),

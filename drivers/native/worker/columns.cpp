@@ -9,6 +9,9 @@ namespace afflux::worker {
 
 class Columns::Run {
   public:
+    // Of blocks of so many words.
+    explicit Run(std::size_t words) : words_(words) {}
+
     // Adds a block whose integers lie at `offset`. Calls `flush` first if it does not follow.
     template <typename Flush>
     void add(std::size_t block, std::uint8_t low, std::ptrdiff_t offset, Flush flush) {
@@ -29,10 +32,11 @@ class Columns::Run {
     }
 
   private:
-    static std::ptrdiff_t offset_of(std::size_t blocks) {
-        return static_cast<std::ptrdiff_t>(blocks * wire::kBlockElements);
+    std::ptrdiff_t offset_of(std::size_t blocks) const {
+        return static_cast<std::ptrdiff_t>(blocks * words_);
     }
 
+    std::size_t words_;
     std::size_t first_ = 0;
     std::size_t size_ = 0;
     std::ptrdiff_t offset_ = 0;
@@ -97,7 +101,8 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
     unsigned present = 0;
     unsigned sent = 0;
     std::ptrdiff_t offset = 0;
-    Run run;
+    const std::size_t words_sent = blocks_.sent_words();
+    Run run(words_sent);
     const auto encode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
         blocks_.encode(first, size, exponents, blocks + at);
@@ -133,7 +138,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         } else {
             run.add(block, low, offset, encode);
         }
-        offset += static_cast<std::ptrdiff_t>(wire::kBlockElements);
+        offset += static_cast<std::ptrdiff_t>(words_sent);
         columns.own[lane] = word_after(block, counts);
     }
     run.end(encode);
@@ -150,7 +155,7 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
                          " were agreed on");
     }
     std::ptrdiff_t offset = 0;
-    Run run;
+    Run run(wire::kBlockElements);
     const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
         blocks_.decode(first, size, blocks + at, exponents);

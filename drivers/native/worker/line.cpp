@@ -31,6 +31,7 @@ constexpr double kFresh = 1.0;
 UdpSocket connected(const Address& peer, Session& session, std::size_t buffer_bytes) {
     UdpSocket made(peer.family());
     const std::size_t bytes = made.enlarge(buffer_bytes);
+    // Of those that come: results are rounded.
     const std::size_t longest = packet::datagram_bytes(session.job.lanes);
     session.window.limit(datagrams::usable(bytes) / datagrams::charge(longest));
     // The aggregator refuses fragments, so better an error here than silence there.

@@ -13,8 +13,20 @@ namespace afflux::worker {
 // Where else the blocks of a result go that any rank has sent.
 struct Mirror {
     void* elements = nullptr;       // as many as the result has; null: nowhere
-    std::uint8_t* marks = nullptr;  // of each block; becomes 1 when the block is there
+    std::uint8_t* marks = nullptr;  // of each 64 elements; becomes 1 when these are there
 };
+
+// Puts so many elements of so many bytes each, of which `first` is the start of a block, into the
+// mirror.
+inline void put_in(const Mirror& mirror, std::size_t size, std::size_t first, std::size_t count,
+                   const void* elements) {
+    if (mirror.elements == nullptr) return;
+    std::memcpy(static_cast<std::uint8_t*>(mirror.elements) + first * size, elements, count * size);
+    const std::size_t end = first + count;
+    const std::size_t block = first / wire::kBlockElements;
+    std::memset(mirror.marks + block, 1,
+                (end + wire::kBlockElements - 1) / wire::kBlockElements - block);
+}
 
 // Copies the marked blocks out of a mirror, of so many elements of so many bytes each.
 inline void copy_marked(const Mirror& mirror, std::size_t count, std::size_t size, void* out) {

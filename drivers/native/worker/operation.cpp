@@ -44,13 +44,10 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
                                     " aggregators cannot share the columns of " +
                                     std::to_string(tensor.count) + " elements");
     }
-    if (tensor.numbers && !tensor.others.empty()) {
-        throw std::invalid_argument("a worker of version 2 stands for one rank");
-    }
     if (!tensor.numbers && is_exact(tensor)) exact_.emplace(tensor);
     const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
     if (tensor.numbers && SideBySide::takes(tensor, lanes)) {
-        side_by_side_.emplace(tensor, session.job.rank);
+        side_by_side_.emplace(tensor, session.job.rank, session.job.others);
         return;
     }
     const bool added_at_once =
@@ -132,7 +129,7 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
     // Those that were kept back may be asked now.
     if (probe_pacing_.answered(session_.trip.timeout())) next_timer_ = now;
     if (header.version_type == packet::version_type(wire::Type::Result) &&
-        header.opcode_dtype == opcode_dtype(slot)) {
+        header.opcode_dtype == result_opcode_dtype(slot)) {
         take_result(slot, header.present, packet, now, out);
     } else if (header.version_type == packet::version_type(wire::Type::Conflict)) {
         throw Disagreed(std::nullopt);
@@ -239,7 +236,8 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     };
     packet::store_header(slot.packet.datagram(), header);
     session_.counts.blocks_sent += header.blocks();
-    slot.filled(packet::datagram_bytes(header.blocks()), opening);
+    const std::size_t block_bytes = opening ? wire::kBlockBytes : tensor_.sent_block_bytes();
+    slot.filled(packet::datagram_bytes(header.blocks(), block_bytes), opening);
     waiting_.emplace(slot.turn, slot.number);
     release(now, out);
 }

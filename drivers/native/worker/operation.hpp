@@ -74,6 +74,9 @@ class Operation : public Dialogue {
     wire::OpcodeDtype opcode_dtype(const Slot& slot) const {
         return slot.opening ? tensor_.opening_opcode_dtype() : tensor_.opcode_dtype();
     }
+    wire::OpcodeDtype result_opcode_dtype(const Slot& slot) const {
+        return slot.opening ? tensor_.opening_opcode_dtype() : tensor_.result_opcode_dtype();
+    }
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
     void take_missing(Slot& slot, const std::uint32_t* words, double now, PacketSink& out);

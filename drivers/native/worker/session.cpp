@@ -49,7 +49,9 @@ Session::Session(const JobRun& given, double cap)
     packet::store_header(join_.data(), packet::join_header(job.number, job.worker, job.key));
     slots.reserve(job.slots);
     for (std::size_t slot = 0; slot < job.slots; ++slot) {
-        slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes);
+        // Partial sums are of several ranks only.
+        const std::size_t block_bytes = job.others == 0 ? wire::kBlockBytes : packet::kLongestBlock;
+        slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes, block_bytes);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -47,6 +48,17 @@ void extreme_numbers(const Tensor& like, std::size_t bytes, const std::vector<co
     }
 }
 
+std::vector<RankElements> own_ranks(const Tensor& tensor, unsigned rank, std::uint64_t others) {
+    const auto of = [](const void* elements) { return static_cast<const std::uint8_t*>(elements); };
+    std::vector<RankElements> ranks{{rank, of(tensor.elements)}};
+    // The results do not depend on which of the others is in which of their places.
+    for (const Other& other : tensor.others) {
+        ranks.push_back({static_cast<std::size_t>(std::countr_zero(others)), of(other.elements)});
+        others &= others - 1;
+    }
+    return ranks;
+}
+
 }  // namespace
 
 void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<const void*>& ranks,
@@ -76,11 +88,11 @@ bool SideBySide::takes(const Tensor& tensor, std::size_t lanes) {
     return !integers && words_of(tensor) * static_cast<std::size_t>(tensor.ranks) <= room;
 }
 
-SideBySide::SideBySide(const Tensor& tensor, unsigned rank)
+SideBySide::SideBySide(const Tensor& tensor, unsigned rank, std::uint64_t others)
     : tensor_(tensor),
       words_(words_of(tensor)),
       blocks_(divide_up(words_ * static_cast<std::size_t>(tensor.ranks), wire::kBlockElements)),
-      rank_(rank) {}
+      own_(own_ranks(tensor, rank, others)) {}
 
 wire::Present SideBySide::present() const {
     return static_cast<wire::Present>(((1U << blocks_) - 1) << 1);
@@ -89,8 +101,10 @@ wire::Present SideBySide::present() const {
 void SideBySide::put(std::int32_t* blocks) const {
     std::fill_n(blocks, blocks_ * wire::kBlockElements, 0);
     if (tensor_.count == 0) return;
-    std::memcpy(blocks + rank_ * words_, tensor_.elements,
-                tensor_.count * codec::size_of(tensor_.dtype));
+    for (const RankElements& each : own_) {
+        std::memcpy(blocks + each.rank * words_, each.elements,
+                    tensor_.count * codec::size_of(tensor_.dtype));
+    }
 }
 
 void SideBySide::take(const std::int32_t* blocks) const {
@@ -102,19 +116,20 @@ void SideBySide::take(const std::int32_t* blocks) const {
     reduce_numbers(tensor_, tensor_.count, ranks, tensor_.result);
 }
 
-Again::Again(const Tensor& tensor, unsigned rank, const std::vector<std::size_t>& blocks)
+Again::Again(const Tensor& tensor, unsigned rank, std::uint64_t others,
+             const std::vector<std::size_t>& blocks)
     : tensor_(tensor),
       blocks_(blocks.begin(),
               blocks.begin() + static_cast<std::ptrdiff_t>(std::min(blocks.size(), kBlocksMost))),
       words_(blocks_.size() * static_cast<std::size_t>(tensor.ranks) * wire::kBlockElements),
       sums_(words_.size()) {
-    const auto* const elements = static_cast<const std::uint8_t*>(tensor.elements);
     const std::size_t size = codec::size_of(tensor.dtype);
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        const std::size_t at = i * static_cast<std::size_t>(tensor.ranks) + rank;
-        std::memcpy(words_.data() + at * wire::kBlockElements,
-                    elements + blocks_[i] * tensor.block_elements() * size,
-                    length(blocks_[i]) * size);
+    for (const RankElements& each : own_ranks(tensor, rank, others)) {
+        for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            const std::size_t at = i * static_cast<std::size_t>(tensor.ranks) + each.rank;
+            std::memcpy(words_.data() + at * wire::kBlockElements,
+                        each.elements + blocks_[i] * wire::kBlockBytes, length(blocks_[i]) * size);
+        }
     }
 }
 
@@ -151,10 +166,11 @@ void Again::finish() const {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
             each.push_back(sums_.data() + (i * ranks + rank) * wire::kBlockElements);
         }
-        const std::size_t at =
-            blocks_[i] * tensor_.block_elements() * codec::size_of(tensor_.dtype);
-        reduce_numbers(tensor_, length(blocks_[i]), each,
-                       static_cast<std::uint8_t*>(tensor_.result) + at);
+        auto* const result =
+            static_cast<std::uint8_t*>(tensor_.result) + blocks_[i] * wire::kBlockBytes;
+        reduce_numbers(tensor_, length(blocks_[i]), each, result);
+        put_in(tensor_.mirror, codec::size_of(tensor_.dtype), blocks_[i] * tensor_.block_elements(),
+               length(blocks_[i]), result);
     }
 }
 

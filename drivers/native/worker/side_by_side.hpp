@@ -16,13 +16,20 @@ namespace afflux::worker {
 void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<const void*>& ranks,
                     void* result);
 
+// The elements of a rank that the worker stands for.
+struct RankElements {
+    std::size_t rank;
+    const std::uint8_t* elements;
+};
+
 // A small tensor, which travels with the opening round.
 class SideBySide {
   public:
     // Whether a tensor of version 2 is reduced so, in a job of so many lanes.
     static bool takes(const Tensor& tensor, std::size_t lanes);
 
-    SideBySide(const Tensor& tensor, unsigned rank);
+    // With a bitmap of the other ranks that the worker stands for.
+    SideBySide(const Tensor& tensor, unsigned rank, std::uint64_t others);
 
     // The lanes that carry the tensor, from lane 1 on.
     wire::Present present() const;
@@ -39,7 +46,7 @@ class SideBySide {
     Tensor tensor_;
     std::size_t words_;  // of a rank
     std::size_t blocks_;
-    unsigned rank_;
+    std::vector<RankElements> own_;
 };
 
 // Blocks that an aggregator could not sum, as the tensor of an operation that brings them.
@@ -49,7 +56,8 @@ class Again {
     static constexpr std::size_t kBlocksMost = 1024;
 
     // Takes the first ones of `blocks`, which are in ascending order.
-    Again(const Tensor& tensor, unsigned rank, const std::vector<std::size_t>& blocks);
+    Again(const Tensor& tensor, unsigned rank, std::uint64_t others,
+          const std::vector<std::size_t>& blocks);
     Again(const Again&) = delete;
 
     std::size_t size() const { return blocks_.size(); }

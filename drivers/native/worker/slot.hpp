@@ -16,8 +16,8 @@ using packet::Octets;
 // A slot for the life of a job run. Times in seconds.
 class Slot {
   public:
-    Slot(wire::Slot own_number, wire::Round first_round, std::size_t lanes)
-        : number(own_number), round(first_round), packet(lanes) {}
+    Slot(wire::Slot own_number, wire::Round first_round, std::size_t lanes, std::size_t block_bytes)
+        : number(own_number), round(first_round), packet(lanes, block_bytes) {}
 
     wire::Slot number;
     wire::Round round;  // of the outstanding packet, or of the next one

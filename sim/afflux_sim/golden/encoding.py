@@ -41,11 +41,13 @@ class Encoding(ABC):
         block_count: How many blocks the encoding has, present or not.
         direct: Whether the blocks travel with the opening round, in lanes 1, 2, ….
         opcode: That of the rounds after the opening round.
+        partial_dtype: Of those rounds, if partial sums go up in place of numbers.
     """
 
     block_count: int
     direct: bool
     opcode: int
+    partial_dtype: int | None = None
 
     @abstractmethod
     def visits(self, block: int) -> list[int]:

@@ -7,12 +7,14 @@ fast. It sends at once whatever it has to send, so nothing is ever queued, disca
 import struct
 from dataclasses import replace
 
+import numpy as np
+
 from afflux_sim.golden.frame_checks import judge_frame, knows_opcode
 from afflux_sim.golden.frames import (
     CONFLICT,
     COUNTERS,
     DATA,
-    DTYPES,
+    ELEMENTS,
     EVERYONE,
     HEADER_AT,
     JOIN,
@@ -22,7 +24,6 @@ from afflux_sim.golden.frames import (
     NUMBER_DTYPES,
     NUMBER_MAX,
     NUMBER_SUM,
-    PARTIAL_DTYPES,
     PROBE,
     REFUSED,
     RESULT,
@@ -33,6 +34,7 @@ from afflux_sim.golden.frames import (
     build_sealed_frame,
     parse_header,
     parse_packet,
+    partial_dtype,
     source_of,
 )
 from afflux_sim.golden.job_table import CommandRefused, JobTable
@@ -40,8 +42,6 @@ from afflux_sim.golden.merge import Contribution, combine, reduce_lane
 from afflux_sim.golden.state import Job, Parent, Slot, SlotVersion
 
 __all__ = ["GoldenEngine"]
-
-DTYPE_OF_PARTIAL = {what: dtype for dtype, what in PARTIAL_DTYPES.items()}
 
 # Causes in a REFUSED packet.
 REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER, REFUSED_ADDRESS = 1, 2, 3, 4, 5
@@ -189,7 +189,7 @@ class GoldenEngine(JobTable):
         """Judge a frame to the parent port of job `number`: section 5.6, "Down"."""
         header = parse_header(frame)
         if header.type not in (RESULT, CONFLICT, JOINED) or not knows_opcode(
-            header, numbers=self.numbers
+            header, numbers=self.numbers, from_parent=True
         ):
             return "bad_type", []
         packet = parse_packet(frame)
@@ -230,7 +230,7 @@ class GoldenEngine(JobTable):
             version.present = 0
             version.operation = packet.operation
             version.opcode = packet.opcode
-            version.dtype = base_dtype(packet.dtype)
+            version.dtype = base_dtype(packet.opcode, packet.dtype)
             version.conflict = packet.type == CONFLICT
             version.words = packet.words
             version.contributions = []
@@ -242,7 +242,7 @@ class GoldenEngine(JobTable):
             if packet.type == CONFLICT or (
                 packet.operation,
                 packet.opcode,
-                base_dtype(packet.dtype),
+                base_dtype(packet.opcode, packet.dtype),
             ) != (version.operation, version.opcode, version.dtype):
                 version.conflict = True
             version.words = tuple(map(min, version.words, packet.words))
@@ -323,7 +323,7 @@ class GoldenEngine(JobTable):
 
         if slot.seen != job.full:
             return []
-        if version.opcode >= NUMBER_MAX and not version.conflict:
+        if version.contributions:
             self._reduce(job, slot, version)
         if job.parent is None:
             return self._complete(job, packet.slot)
@@ -331,10 +331,12 @@ class GoldenEngine(JobTable):
         return [self._partial_sum(job, packet.slot, packet.round)]
 
     def _reduce(self, job: Job, slot: Slot, version: SlotVersion) -> None:
-        """Make the blocks of a round of numbers, whose contributions are all in."""
+        """Make the blocks of a round of numbers; zeros of a conflict, where they mean nothing."""
         agreed = slot.versions[(slot.round - 1) & 1].words
         for lane in range(LANES):
-            if version.present >> lane & 1:
+            if version.conflict:
+                version.blocks[lane] = np.zeros(ELEMENTS, dtype=np.int32)
+            elif version.present >> lane & 1:
                 version.blocks[lane] = reduce_lane(
                     version.opcode,
                     version.contributions,
@@ -392,10 +394,9 @@ class GoldenEngine(JobTable):
     def _dtype_up(self, job: Job, version: SlotVersion) -> int:
         """Return the dtype of what goes to the parent: sums of numbers go up unrounded."""
         assert job.parent is not None
-        if version.opcode < NUMBER_SUM:
+        if version.opcode < NUMBER_SUM or version.conflict:
             return version.dtype
-        bits = job.parent.partial_bits if version.dtype == DTYPES["float32"] else 32
-        return DTYPE_OF_PARTIAL[NUMBER_DTYPES[version.dtype], bits]
+        return partial_dtype(NUMBER_DTYPES[version.dtype], job.parent.partial_bits)
 
     def _sums(self, job: Job, slot: int, round_: int) -> Packet:
         """Return what a version holds of a round, without type, sender and receiver."""

@@ -1,23 +1,26 @@
-"""The checks of a frame and of its opcode: section 5.2, down to `bad_type`."""
+"""The checks of frames: at an aggregator section 5.2 down to `bad_type`; at a worker section 6."""
 
 import struct
 from collections.abc import Sequence
 
 from afflux_sim.golden.frames import (
+    HEADER_AT,
     NUMBER_DTYPES,
     NUMBER_SUM,
     PARTIAL_DTYPES,
+    SEAL_BYTES,
     UMIN,
     Endpoint,
     Packet,
     block_bytes,
+    is_for,
     ones_complement_sum,
     parse_header,
     parse_present,
     udp_sum,
 )
 
-__all__ = ["judge_frame", "knows_opcode"]
+__all__ = ["is_to_worker", "judge_frame", "knows_opcode"]
 
 
 def judge_frame(
@@ -75,11 +78,34 @@ def judge_frame(
     return None
 
 
-def knows_opcode(packet: Packet, *, numbers: bool) -> bool:
-    """Return whether an engine has the packet's opcode, for its dtype."""
+def is_to_worker(frame: bytes, endpoints: Sequence[Endpoint], engine: Endpoint) -> bool:
+    """Return whether a frame of the right length came from the engine to one of the endpoints.
+
+    It has, or has not, a seal; and its UDP checksum is right, if it is not 0.
+    """
+    if len(frame) < HEADER_AT + 22:
+        return False
+    bare = 128 + 256 * parse_present(frame).bit_count()
+    if len(frame) not in (bare, bare + SEAL_BYTES):
+        return False
+    if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
+        return False
+    return (
+        any(is_for(endpoint, frame) for endpoint in endpoints)
+        and frame[26:30] == engine.packed_address
+        and frame[34:36] == struct.pack(">H", engine.port)
+        and frame[HEADER_AT] >> 4 == 1
+    )
+
+
+def knows_opcode(packet: Packet, *, numbers: bool, from_parent: bool = False) -> bool:
+    """Return whether an engine has the packet's opcode, for its dtype.
+
+    Partial sums go up only: what comes from a parent is rounded.
+    """
     if packet.opcode <= UMIN:
         return True
     if not numbers or packet.opcode in (6, 7, 15):
         return False
     partial = packet.opcode >= NUMBER_SUM and packet.dtype in PARTIAL_DTYPES
-    return partial or packet.dtype in NUMBER_DTYPES
+    return packet.dtype in NUMBER_DTYPES or (partial and not from_parent)

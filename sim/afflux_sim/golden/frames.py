@@ -56,6 +56,7 @@ __all__ = [
     "parse_header",
     "parse_packet",
     "parse_present",
+    "partial_dtype",
     "source_of",
     "split_look_ahead",
     "udp_sum",
@@ -155,9 +156,16 @@ def as_block(values: npt.ArrayLike) -> Block:
     return block.astype(np.int32)
 
 
-def base_dtype(dtype: int) -> int:
+def base_dtype(opcode: int, dtype: int) -> int:
     """Return the dtype of the numbers whose partial sums have this dtype, or the dtype itself."""
-    return DTYPES[PARTIAL_DTYPES[dtype][0]] if dtype in PARTIAL_DTYPES else dtype
+    partial = opcode >= NUMBER_SUM and dtype in PARTIAL_DTYPES
+    return DTYPES[PARTIAL_DTYPES[dtype][0]] if partial else dtype
+
+
+def partial_dtype(name: str, bits: int) -> int:
+    """Return the dtype of partial sums of numbers; `bits` is w of those of float32."""
+    width = bits if name == "float32" else 32
+    return {what: dtype for dtype, what in PARTIAL_DTYPES.items()}[name, width]
 
 
 def block_bytes(opcode: int, dtype: int) -> int:

@@ -115,16 +115,16 @@ def sum_blocks(
         scale: k of NUMBER_SUM + k. Only the root scales.
         to: dtype of the block that is returned.
         window: Bits below 2**(E + 1 - bias) that the aggregator keeps. A block with a bit below
-            them, or with an element of 2**(E + 1 - bias) or more, is not summed. None: sums of any
-            width are kept.
+            them, or with an element of 2**(E + 1 - bias) or more, is not summed. Partial sums are
+            of up to 64 elements, so they may be 64 times as large. None: sums of any width are
+            kept.
     """
-    blocks = [
-        _numbers(contribution.blocks[lane], contribution.dtype, exponent)
-        for contribution in contributions
-        if lane in contribution.blocks
-    ]
+    present = [contribution for contribution in contributions if lane in contribution.blocks]
+    blocks = [_numbers(each.blocks[lane], each.dtype, exponent) for each in present]
     if window is not None and any(
-        _outside(number, exponent, to, window) for block in blocks for number in block
+        _outside(number, exponent, to, window, guard=6 if each.dtype in PARTIAL_DTYPES else 0)
+        for each, block in zip(present, blocks, strict=True)
+        for number in block
     ):
         blocks = [[Special.NOT_SUMMED] * len(blocks[0])]
     absent: list[Number] = [Fraction(0)] if len(blocks) < workers else []
@@ -194,11 +194,11 @@ def _numbers(block: npt.NDArray[np.int32], dtype: int, exponent: int) -> list[Nu
     return [number_of_bits(x, FORMATS[NUMBER_DTYPES[dtype]]) for x in elements]
 
 
-def _outside(number: Number, exponent: int, to: int, window: int) -> bool:
+def _outside(number: Number, exponent: int, to: int, window: int, *, guard: int) -> bool:
     """Return whether a slot that keeps `window` bits loses one of this contribution."""
     if isinstance(number, Special):
         return False
     name = PARTIAL_DTYPES[to][0] if to in PARTIAL_DTYPES else NUMBER_DTYPES[to]
     unit = unit_of_partial(exponent, FORMATS[name], window + 7)
     integer = number / unit
-    return integer.denominator != 1 or abs(integer) >= 2**window
+    return integer.denominator != 1 or abs(integer) >= 2 ** (window + guard)

@@ -1,7 +1,7 @@
-"""A worker's tensor as blocks in version 2: `docs/protocol_2.md` sections 1, 2 and 5.
+"""A worker's tensors as blocks in version 2: `docs/protocol_2.md` sections 1, 2, 5 and 6.
 
-A tensor's own bytes travel. The results are the aggregator's; where the ranks' bits come side by
-side, each worker reduces them by itself.
+A tensor's own bytes travel, or partial sums if a worker stands for several ranks. The results are
+the aggregator's; where the ranks' bits come side by side, each worker reduces them by itself.
 """
 
 import zlib
@@ -19,13 +19,19 @@ from afflux_sim.golden.frames import (
     NUMBER_SUM,
     SUM,
     Block,
+    partial_dtype,
 )
-from afflux_sim.golden.merge import block_of_elements, elements_of_block
+from afflux_sim.golden.merge import (
+    Contribution,
+    block_of_elements,
+    elements_of_block,
+    reduce_lane,
+)
 from afflux_sim.golden.numbers import OPCODES, Tensor, bits_to_tensor
 from afflux_sim.golden.rounding import FORMATS
 from afflux_sim.golden.sums import add, bits_of_number, extreme, number_of_bits
 
-__all__ = ["AgainEncoding", "number_encoding_of", "reduce_numbers", "scale_of"]
+__all__ = ["AgainEncoding", "NumberEncoding", "number_encoding_of", "reduce_numbers", "scale_of"]
 
 # The blocks that one operation brings again.
 AGAIN_BLOCKS = 1024
@@ -77,30 +83,53 @@ class NumberEncoding(Encoding):
 
     direct = False
 
-    def __init__(self, tensor: Tensor, *, dtype: str, reduction: str, workers: int) -> None:
-        self._blocks = blocks_of(words_of(tensor))
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        *,
+        dtype: str,
+        reduction: str,
+        workers: int,
+        partial_bits: int,
+    ) -> None:
+        self._blocks = [blocks_of(words_of(tensor)) for tensor in tensors]
         self._results: dict[int, Block] = {}
-        self._count = tensor.size
+        self._count = tensors[0].size
         self._dtype = dtype
         self._reduction = reduction
         self._workers = workers
-        self.block_count = len(self._blocks) if tensor.size else 0
+        self.block_count = len(self._blocks[0]) if self._count else 0
         self.opcode = {"max": NUMBER_MAX, "min": NUMBER_MIN}.get(
             reduction, NUMBER_SUM + scale_of(reduction, workers)
         )
+        if len(tensors) > 1 and self.opcode >= NUMBER_SUM:
+            self.partial_dtype = partial_dtype(dtype, partial_bits)
 
     def visits(self, block: int) -> list[int]:
         if self._reduction in ("max", "min"):
             return [0]
-        if not self._blocks[block].any():
+        present = [blocks[block] for blocks in self._blocks if blocks[block].any()]
+        if not present:
             return []
         of = FORMATS[self._dtype]
-        fields = [x >> of.fraction_bits & (1 << of.exponent_bits) - 1 for x in self._bits(block)]
+        bits = [x for each in present for x in elements_of_block(each, DTYPES[self._dtype])]
+        fields = [x >> of.fraction_bits & (1 << of.exponent_bits) - 1 for x in bits]
         finite = [x for x in fields if x != (1 << of.exponent_bits) - 1]
         return [max([1, *finite])]
 
     def encode(self, block: int, exponent: int) -> Block:
-        return self._blocks[block]
+        if len(self._blocks) == 1:
+            return self._blocks[0][block]
+        dtype = DTYPES[self._dtype]
+        return reduce_lane(
+            self.opcode,
+            [Contribution(dtype, {0: blocks[block]}) for blocks in self._blocks],
+            0,
+            workers=len(self._blocks),
+            exponent=exponent,
+            to=dtype if self.partial_dtype is None else self.partial_dtype,
+            window=None,
+        )
 
     def store(self, block: int, exponent: int, result: Block) -> None:
         self._results[block] = result
@@ -117,12 +146,12 @@ class NumberEncoding(Encoding):
             )
         return bits_to_tensor(bits[: self._count], self._dtype)
 
-    def again(self, rank: int) -> "AgainEncoding | None":
+    def again(self, ranks: Sequence[int]) -> "AgainEncoding | None":
         """Return the operation that brings the blocks which were not summed, if there are any."""
         if self._reduction in ("max", "min"):
             return None
         numbers = [block for block, result in sorted(self._results.items()) if result[0] == -1]
-        return AgainEncoding(self, numbers[:AGAIN_BLOCKS], rank) if numbers else None
+        return AgainEncoding(self, numbers[:AGAIN_BLOCKS], ranks) if numbers else None
 
     def take_again(self, block: int, of_all_ranks: Sequence[Block]) -> None:
         """Take the blocks that all ranks sent for one that was not summed."""
@@ -131,16 +160,13 @@ class NumberEncoding(Encoding):
         sums = sum_numbers(columns, self._dtype, self._reduction)
         self._results[block] = block_of_elements(sums, dtype)
 
-    def raw(self, block: int) -> Block:
-        """Return this worker's own bytes of a block."""
-        return self._blocks[block]
+    def raw(self, block: int, place: int) -> Block:
+        """Return the bytes of a block, of the rank at this place among the worker's own."""
+        return self._blocks[place][block]
 
     @property
     def workers(self) -> int:
         return self._workers
-
-    def _bits(self, block: int) -> list[int]:
-        return elements_of_block(self._blocks[block], DTYPES[self._dtype])
 
 
 class AgainEncoding(Encoding):
@@ -149,10 +175,10 @@ class AgainEncoding(Encoding):
     direct = False
     opcode = SUM
 
-    def __init__(self, of: NumberEncoding, numbers: Sequence[int], rank: int) -> None:
+    def __init__(self, of: NumberEncoding, numbers: Sequence[int], ranks: Sequence[int]) -> None:
         self.of = of
         self._numbers = list(numbers)
-        self._rank = rank
+        self._places = {rank: place for place, rank in enumerate(ranks)}
         self.block_count = len(numbers) * of.workers
         self._results: dict[int, Block] = {}
 
@@ -163,12 +189,12 @@ class AgainEncoding(Encoding):
         return len(self._numbers), zlib.crc32(listed.encode("ascii"))
 
     def visits(self, block: int) -> list[int]:
-        i, rank = divmod(block, self.of.workers)
-        own = rank == self._rank and self.of.raw(self._numbers[i]).any()
+        own = block % self.of.workers in self._places and self.encode(block, 0).any()
         return [0] if own else []
 
     def encode(self, block: int, exponent: int) -> Block:
-        return self.of.raw(self._numbers[block // self.of.workers])
+        i, rank = divmod(block, self.of.workers)
+        return self.of.raw(self._numbers[i], self._places[rank])
 
     def store(self, block: int, exponent: int, result: Block) -> None:
         self._results[block] = result
@@ -192,15 +218,20 @@ class DirectEncoding(Encoding):
     opcode = SUM
 
     def __init__(
-        self, tensor: Tensor, *, dtype: str, reduction: str, workers: int, rank: int
+        self,
+        tensors: Sequence[Tensor],
+        *,
+        dtype: str,
+        reduction: str,
+        workers: int,
+        ranks: Sequence[int],
     ) -> None:
-        own = words_of(tensor)
-        self._words = own.size
-        self._all = np.zeros(workers * own.size, dtype=np.int32)
-        self._all[rank * own.size : (rank + 1) * own.size] = own
-        self.block_count = -(-self._all.size // ELEMENTS)
-        self._blocks = blocks_of(self._all) if self.block_count else []
-        self._template = tensor
+        self._words = words_of(tensors[0]).size
+        everyone = np.zeros((workers, self._words), dtype=np.int32)
+        everyone[list(ranks)] = [words_of(tensor) for tensor in tensors]
+        self.block_count = -(-everyone.size // ELEMENTS)
+        self._blocks = blocks_of(everyone.reshape(-1)) if self.block_count else []
+        self._template = tensors[0]
         self._dtype = dtype
         self._reduction = reduction
         self._workers = workers
@@ -232,21 +263,41 @@ class DirectEncoding(Encoding):
 
 
 def number_encoding_of(
-    tensor: Tensor, *, dtype: str, reduction: str, workers: int, lanes: int, rank: int
+    tensors: Sequence[Tensor],
+    *,
+    dtype: str,
+    reduction: str,
+    workers: int,
+    lanes: int,
+    ranks: Sequence[int],
+    partial_bits: int = 64,
 ) -> Encoding:
-    """Return the encoding that version 2 prescribes for a flat tensor and an operation."""
-    words = words_of(tensor).size
+    """Return the encoding that version 2 prescribes for flat tensors and an operation.
+
+    Args:
+        tensors: Those of all ranks that the worker stands for.
+        dtype: Type of their elements.
+        reduction: The reduction to apply.
+        workers: N, of all leaves in a tree.
+        lanes: F.
+        ranks: The worker's own ranks among all, in the order of their tensors.
+        partial_bits: w of the partial sums of float32.
+    """
+    words = words_of(tensors[0]).size
     if dtype == "int32" and reduction == "sum":
         return IntegerEncoding(
-            tensor.astype(np.int32),
+            np.sum(tensors, axis=0, dtype=np.int32),
             every_block=(direct := fits_opening(words, lanes)),
             direct=direct,
             opcode=SUM,
         )
     if workers * words <= ELEMENTS * (lanes - 1) or not words:
-        return DirectEncoding(tensor, dtype=dtype, reduction=reduction, workers=workers, rank=rank)
-    if dtype == "int32":
-        return IntegerEncoding(
-            tensor.astype(np.int32), every_block=True, direct=False, opcode=OPCODES[reduction]
+        return DirectEncoding(
+            tensors, dtype=dtype, reduction=reduction, workers=workers, ranks=ranks
         )
-    return NumberEncoding(tensor, dtype=dtype, reduction=reduction, workers=workers)
+    if dtype == "int32":
+        best = np.max(tensors, axis=0) if reduction == "max" else np.min(tensors, axis=0)
+        return IntegerEncoding(best, every_block=True, direct=False, opcode=OPCODES[reduction])
+    return NumberEncoding(
+        tensors, dtype=dtype, reduction=reduction, workers=workers, partial_bits=partial_bits
+    )

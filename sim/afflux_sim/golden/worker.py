@@ -5,12 +5,13 @@ that arrive, `retransmit` stands for a timer that has run out. That makes it a p
 with frames at its interface, and leaves loss, duplication and reordering to the driver.
 """
 
-import struct
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from afflux_sim.golden.encoding import Encoding, encoding_of
+from afflux_sim.golden.frame_checks import is_to_worker
 from afflux_sim.golden.frames import (
     ABSENT,
     ABSENT_WORDS,
@@ -18,7 +19,6 @@ from afflux_sim.golden.frames import (
     DATA,
     DTYPES,
     EVERYONE,
-    HEADER_AT,
     JOIN,
     JOINED,
     LANES,
@@ -26,7 +26,6 @@ from afflux_sim.golden.frames import (
     PROBE,
     REFUSED,
     RESULT,
-    SEAL_BYTES,
     SUM,
     Block,
     Endpoint,
@@ -36,9 +35,7 @@ from afflux_sim.golden.frames import (
     is_for,
     look_ahead,
     parse_packet,
-    parse_present,
     split_look_ahead,
-    udp_sum,
 )
 from afflux_sim.golden.number_encoding import AgainEncoding, NumberEncoding, number_encoding_of
 from afflux_sim.golden.numbers import NON_FINITE, Tensor
@@ -62,8 +59,10 @@ class GoldenWorker:
         slots: S_job.
         rank: This worker's number among all whose contributions are summed (section 8). By default
             that of the job; another one in a tree of aggregators.
-        ranks: How many these are. By default N.
+        beside: The other ranks of its host, if the worker stands for several.
+        ranks: How many there are in all. By default N.
         numbers: Whether it speaks version 2 (docs/protocol_2.md).
+        partial_bits: w of the partial sums of float32 that it sends if it stands for several ranks.
         group: Where the job's results go, if it has a group.
 
     Attributes:
@@ -87,8 +86,10 @@ class GoldenWorker:
         lanes: int,
         slots: int,
         rank: int | None = None,
+        beside: Sequence[int] = (),
         ranks: int | None = None,
         numbers: bool = False,
+        partial_bits: int = 64,
         group: GroupAddress | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -99,8 +100,10 @@ class GoldenWorker:
         self.workers = workers
         self.lanes = lanes
         self.rank = worker if rank is None else rank
+        self.own_ranks = (self.rank, *beside)
         self.ranks = workers if ranks is None else ranks
         self.numbers = numbers
+        self.partial_bits = partial_bits
         self.group = group
         self.rounds = [round] * slots
         self.joined: tuple[int, ...] | None = None
@@ -124,24 +127,33 @@ class GoldenWorker:
         """Return the frame that announces this worker to the aggregator."""
         return self._frame(Packet(type=JOIN, job=self.job, worker=self.worker, key=self.key))
 
-    def start(self, tensor: Tensor, dtype: str, reduction: str) -> None:
+    def start(
+        self, tensor: Tensor, dtype: str, reduction: str, beside: Sequence[Tensor] = ()
+    ) -> None:
         """Begin the next operation of the job run with this worker's tensor.
+
+        `beside` has those of the other ranks that it stands for.
 
         Raises:
             ValueError: If the operation before is not over, or has failed.
         """
-        self.start_share(tensor, dtype, reduction, self.encode(tensor, dtype, reduction), (0, 1))
+        encoding = self.encode(tensor, dtype, reduction, beside)
+        self.start_share(tensor, dtype, reduction, encoding, (0, 1))
 
-    def encode(self, tensor: Tensor, dtype: str, reduction: str) -> Encoding:
-        """Return a tensor's blocks for an operation."""
+    def encode(
+        self, tensor: Tensor, dtype: str, reduction: str, beside: Sequence[Tensor] = ()
+    ) -> Encoding:
+        """Return a tensor's blocks for an operation, with those of the host's other ranks."""
+        assert len(beside) == len(self.own_ranks) - 1
         if self.numbers:
             return number_encoding_of(
-                tensor.reshape(-1),
+                [each.reshape(-1) for each in (tensor, *beside)],
                 dtype=dtype,
                 reduction=reduction,
                 workers=self.ranks,
                 lanes=self.lanes,
-                rank=self.rank,
+                ranks=self.own_ranks,
+                partial_bits=self.partial_bits,
             )
         return encoding_of(
             tensor.reshape(-1),
@@ -218,7 +230,7 @@ class GoldenWorker:
         if isinstance(encoding, AgainEncoding):
             encoding.finish()
             encoding = encoding.of
-        again = encoding.again(self.rank) if isinstance(encoding, NumberEncoding) else None
+        again = encoding.again(self.own_ranks) if isinstance(encoding, NumberEncoding) else None
         if again is None:
             return False
         self.start_share(np.empty(shape, np.int8), "int32", "again", again, (0, 1))
@@ -247,7 +259,7 @@ class GoldenWorker:
 
     def receive(self, frame: bytes) -> None:
         """Take one whole Ethernet frame; a frame that is not for this worker changes nothing."""
-        if not self._is_ours(frame):
+        if not is_to_worker(frame, self.endpoints, self.engine):
             return
         packet = parse_packet(frame)
         if self.group is not None and is_for(self.group.endpoint, frame):
@@ -270,25 +282,6 @@ class GoldenWorker:
                 self.error = "the workers' operations conflict"
             elif packet.type == RESULT:
                 self._receive_result(packet)
-
-    def _is_ours(self, frame: bytes) -> bool:
-        """Return whether a frame of the right length came from the aggregator to this worker.
-
-        It has, or has not, a seal; and its UDP checksum is right, if it is not 0.
-        """
-        if len(frame) < HEADER_AT + 22:
-            return False
-        bare = 128 + 256 * parse_present(frame).bit_count()
-        if len(frame) not in (bare, bare + SEAL_BYTES):
-            return False
-        if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
-            return False
-        return (
-            any(is_for(endpoint, frame) for endpoint in self.endpoints)
-            and frame[26:30] == self.engine.packed_address
-            and frame[34:36] == struct.pack(">H", self.engine.port)
-            and frame[HEADER_AT] >> 4 == 1
-        )
 
     def _answers_outstanding(self, packet: Packet) -> bool:
         return (
@@ -363,7 +356,7 @@ class GoldenWorker:
     def _fingerprint(self) -> Block:
         operation = self.operation
         assert operation is not None
-        return fingerprint(
+        block = fingerprint(
             operation.number,
             operation.reduction,
             operation.dtype,
@@ -373,6 +366,8 @@ class GoldenWorker:
             rank=self.rank,
             opcode=self._opcode(opening=True),
         )
+        block[list(self.own_ranks)] = block[self.rank]
+        return block
 
     def _opcode(self, *, opening: bool) -> int:
         """Return the opcode of a round; in version 2 opening rounds are sums of words."""
@@ -423,10 +418,12 @@ class GoldenWorker:
         self, type_: int, slot: int, words: tuple[int, ...], blocks: dict[int, Block]
     ) -> Packet:
         assert self.operation is not None
+        opening = self.operation.slots[slot].agreed is None
+        partial_dtype = None if opening else self.operation.encoding.partial_dtype
         return Packet(
             type=type_,
-            opcode=self._opcode(opening=self.operation.slots[slot].agreed is None),
-            dtype=DTYPES[self.operation.dtype],
+            opcode=self._opcode(opening=opening),
+            dtype=DTYPES[self.operation.dtype] if partial_dtype is None else partial_dtype,
             job=self.job,
             worker=self.worker,
             slot=slot,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from afflux_hdl.contract.registers import WriteRefused
 from tests.support.checkout import BUILD
-from tests.support.drivers.native_builds import SOURCES, compiler
+from tests.support.drivers.native_builds import OBJECTS, SOURCES, compiler
 from tests.support.planting import Bug
 
 FOLDER = BUILD / "tests" / "engine"
@@ -41,7 +41,8 @@ def build(bug: Bug | None = None) -> ctypes.CDLL:
         # Written aside, as another test process may do the same.
         aside = folder / f"engine.{os.getpid()}.so"
         options = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{folder}", f"-I{SOURCES}"]
-        subprocess.run([compiler(), *options, "-o", str(aside), str(whole)], check=True)
+        archives = [str(OBJECTS / f"lib{part}.a") for part in ("sums", "codec")]
+        subprocess.run([compiler(), *options, "-o", str(aside), str(whole), *archives], check=True)
         aside.rename(library)
     found = ctypes.CDLL(str(library))
     found.engine_problem.restype = ctypes.c_char_p
@@ -68,9 +69,10 @@ class BuiltEngine:
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
+        numbers: bool = False,
     ) -> None:
         self._library = library
-        self._handle = library.engine_new(workers, lanes, jobs, slots)
+        self._handle = library.engine_new(workers, lanes, jobs, slots, numbers)
         self._check(ValueError)
 
     def __del__(self) -> None:

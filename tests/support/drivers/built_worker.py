@@ -50,6 +50,7 @@ def build(name: str, bug: Bug | None) -> Path:
         "datagrams",
         "engine",
         "packet",
+        "sums",
         "codec",
         "narrow",
         "rows",

@@ -41,8 +41,10 @@ const char* engine_problem() {
     return problem.c_str();
 }
 
-Handle* engine_new(unsigned workers, unsigned lanes, unsigned jobs, unsigned slots) {
-    return guarded([&] { return new Handle{SoftEngine(Limits{workers, lanes, jobs, slots}), {}}; });
+Handle* engine_new(unsigned workers, unsigned lanes, unsigned jobs, unsigned slots,
+                   unsigned numbers) {
+    const Limits limits{workers, lanes, jobs, slots, numbers != 0};
+    return guarded([&] { return new Handle{SoftEngine(limits), {}}; });
 }
 
 void engine_delete(Handle* handle) {

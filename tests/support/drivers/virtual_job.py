@@ -20,7 +20,7 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of
 from afflux_drivers.worker.again import Again
-from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.operation import HostPiece, Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
 
@@ -264,10 +264,12 @@ class VirtualNetwork:
         late_s: Mapping[int, float] | None = None,
         in_place: bool = False,
         numbers: bool = False,
+        hosts: Sequence[HostPiece] = (),
     ) -> list[np.ndarray]:
         """One operation at all ranks. Packets that `fates` does not reach are delivered at once.
 
-        With `numbers` it is one of version 2; those follow that bring blocks again.
+        With `numbers` it is one of version 2; those follow that bring blocks again. `hosts` are the
+        contributions of ranks beside those of the sessions, for each.
 
         A rank in `late_s` calls the operation so many virtual seconds after the others. In place,
         the results are where the tensors were.
@@ -277,6 +279,7 @@ class VirtualNetwork:
             AffluxError: The error of an operation.
         """
         fate = iter(fates)
+        hosts = hosts or [HostPiece()] * len(self.sessions)
         operations = [
             Operation(
                 session,
@@ -285,17 +288,20 @@ class VirtualNetwork:
                 reduction,
                 tensor.shape,
                 result=tensor.reshape(-1) if in_place else None,
+                host=host,
                 numbers=numbers,
             )
-            for session, tensor in zip(self.sessions, tensors, strict=True)
+            for session, tensor, host in zip(self.sessions, tensors, hosts, strict=True)
         ]
         self._run(operations, fate, patience_s, receive, late_s or {})
         left = [operation.not_summed() for operation in operations]
         while any(left):
             agains = [
-                Again(session, tensor.reshape(-1), operation.result(), dtype, reduction, blocks)
-                for session, tensor, operation, blocks in zip(
-                    self.sessions, tensors, operations, left, strict=True
+                Again(
+                    session, tensor.reshape(-1), operation.result(), dtype, reduction, blocks, host
+                )
+                for session, tensor, operation, blocks, host in zip(
+                    self.sessions, tensors, operations, left, hosts, strict=True
                 )
             ]
             self._run(agains, fate, patience_s, Again.receive, {})

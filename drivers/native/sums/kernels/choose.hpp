@@ -3,6 +3,7 @@
 
 #include "codec/kernels/extreme_kernel.hpp"
 #include "sums/kernels/array_kernel.hpp"
+#include "sums/kernels/partial_kernel.hpp"
 
 namespace afflux::sums {
 
@@ -110,7 +111,8 @@ void extremes_kernel(Dtype dtype, bool greatest, std::size_t blocks, int sources
 }
 
 constexpr Kernels kKernels = {
-    arrays_kernel, open_kernel, add_kernel, round_kernel, divide_kernel, extremes_kernel,
+    arrays_kernel,      open_kernel,    add_kernel,    round_kernel,
+    add_partial_kernel, partial_kernel, divide_kernel, extremes_kernel,
 };
 
 }  // namespace

@@ -27,6 +27,9 @@ struct Kernels {
     void (*open)(Dtype dtype, const void* block, double* sums);
     bool (*add)(Dtype dtype, const void* block, double* sums);
     void (*round)(const Sum& sum, const double* sums, void* block);
+    // The same, of integers of so many bits in units of a power of two.
+    bool (*add_partial)(int bits, int unit, const void* block, bool first, double* sums);
+    void (*partial)(int bits, int unit, bool all_present, const double* sums, void* block);
     // exact_sums.hpp, of a multiple of kStep elements.
     void (*divide)(Dtype dtype, float divisor, std::size_t count, void* elements);
     // extreme.hpp.
