@@ -15,6 +15,8 @@ from tests.scenarios.director import LARGE, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.performer import paces, perform
 from tests.support.golden_tensors import DTYPES, KINDS, draw, reductions
+from tests.support.planted_engine import bug_is_found
+from tests.support.planting import Bug
 
 SLOT_BITS = 64
 GUARD_AND_SIGN = 7
@@ -68,16 +70,25 @@ def bench(request) -> Iterator[Callable[..., Bench]]:
         yield lambda **options: Bench(engine, **options)
 
 
-def test_operations_and_kinds_of_tensor(bench):
-    rng = np.random.default_rng(7)
-    bench = bench()
+def check_operations(bench: Bench, seed: int = 7) -> None:
+    """Every operation on every kind of tensor."""
+    rng = np.random.default_rng(seed)
     for dtype, reduction in OPERATIONS:
         bench.slots_of(dtype)
         for kind in KINDS:
             for count in (1, 300):
                 tensors = [draw(rng, kind, dtype, count) for _ in bench.workers]
                 run_in_order(bench.receive, bench.workers, tensors, dtype, reduction)
+    # -0 of one worker while the others send no blocks, and -0 of all.
+    bench.slots_of("float32")
+    zeros = np.zeros(300, np.float32)
+    for tensors in ([zeros, zeros, -zeros], [-zeros, -zeros, -zeros]):
+        run_in_order(bench.receive, bench.workers, tensors, "float32", "sum")
     bench.check_counters()
+
+
+def test_operations_and_kinds_of_tensor(bench):
+    check_operations(bench())
 
 
 def test_bad_networks(bench):
@@ -88,3 +99,24 @@ def test_bad_networks(bench):
         bench.slots_of(dtype)
         tensors = [draw(rng, "mixed", dtype, 500) for _ in bench.workers]
         run_unkindly(bench.receive, bench.workers, tensors, dtype, reduction, choose=choose)
+
+
+BUGS = {
+    "a lost bit is forgotten": Bug(
+        "engine/merge.py",
+        "loses.eq(lost.any() | (before & beat.any())),",
+        "loses.eq(lost.any()),",
+    ),
+    "a lane that one has not sent": Bug("engine/admit.py", "& Mux(opens, -1, now.held.in_all)", ""),
+    "the exponent of the own words": Bug(
+        "engine/merge.py", "Cat(~operation.version,", "Cat(operation.version,"
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bugs(name: str) -> None:
+    build = {**LARGE, "numbers": SLOT_BITS, "ram_output_register": 1}
+    with bug_is_found(f"sums {name}", BUGS[name], 512, build) as engine:
+        check_operations(Bench(engine))
