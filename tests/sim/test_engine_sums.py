@@ -82,8 +82,8 @@ def check_operations(bench: Bench, seed: int = 7) -> None:
     # -0 of one worker while the others send no blocks, and -0 of all.
     bench.slots_of("float32")
     zeros = np.zeros(300, np.float32)
-    for tensors in ([zeros, zeros, -zeros], [-zeros, -zeros, -zeros]):
-        run_in_order(bench.receive, bench.workers, tensors, "float32", "sum")
+    for signed in ([zeros, zeros, -zeros], [-zeros, -zeros, -zeros]):
+        run_in_order(bench.receive, bench.workers, signed, "float32", "sum")
     bench.check_counters()
 
 
