@@ -108,6 +108,7 @@ class Director:
         mac: str = ENGINE_MAC,
         address: str = ENGINE_ADDRESS,
         port: int = ENGINE_PORT,
+        window: int | None = None,
     ) -> None:
         self.golden = GoldenEngine(
             workers=workers,
@@ -117,6 +118,8 @@ class Director:
             mac=bytes.fromhex(mac.replace(":", "")),
             address=address,
             port=port,
+            numbers=window is not None,
+            window=window,
         )
         self.left_out = 0
         self.left_out_bytes = 0

@@ -292,7 +292,7 @@ class Admit(wiring.Component):
         takes, opens = Signal(), Signal()
         is_conflict, filled, completed = Signal(), Signal(), Signal()
         left = Signal(p.count_bits)
-        held = Signal(VersionState)
+        held = Signal(VersionState(p))
         after = Signal(SlotState(p))
         m.d.comb += [
             is_conflict.eq(header.type == wire.Type.CONFLICT),
@@ -327,6 +327,8 @@ class Admit(wiring.Component):
                 held.present.eq(now.held.present | header.present),
                 held.conflict.eq(now.held.conflict | now.differs.any() | is_conflict),
             ]
+        if p.numbers:
+            m.d.comb += held.in_all.eq(header.present & Mux(opens, -1, now.held.in_all))
         for number in range(2):
             with m.If(version == number):
                 m.d.comb += after.versions[number].eq(held)
@@ -337,7 +339,6 @@ class Admit(wiring.Component):
             self.parent_joined.eq(now.valid & now.screened.parent_joined),
             self.parent_joined_job.eq(now.frame.job),
         ]
-
         if p.ports > 1:
             m.d.comb += self.parent_ports.eq(now.frame.source.net_ports)
         return Decision(verdict, opens | takes, filled, completed, held)
@@ -382,7 +383,8 @@ class Admit(wiring.Component):
         valid4 = Signal()
         self.operation = operation4 = Signal(SlotOperation(p), name="operation4")
         delivery = operation4.delivery
-        sent = data.View(VersionState, Mux(changes, decision.held.as_value(), now.held.as_value()))
+        states = (decision.held.as_value(), now.held.as_value())
+        sent = data.View(VersionState(p), Mux(changes, *states))
         with m.If(changes):
             m.d.sync += operation4.kind.eq(OperationKind.MERGE)
         with m.Elif(verdict.replay):
@@ -418,6 +420,8 @@ class Admit(wiring.Component):
             delivery.header.opcode.eq(sent.opcode),
             delivery.header.dtype.eq(sent.dtype),
         ]
+        if p.numbers:
+            m.d.sync += delivery.in_all.eq(sent.in_all)
         m.d.comb += [self.o.payload.eq(operation4), self.o.valid.eq(valid4)]
 
     def _count(self, m: Module, decision: Decision) -> None:

@@ -83,7 +83,7 @@ class Cycle3:
         self.screened = Signal(Screened, name="screened3")
         self.state = Signal(SlotState(p), name="state3")
         self.position = Signal(RoundPosition, name="position3")
-        self.held = Signal(VersionState, name="this3")
+        self.held = Signal(VersionState(p), name="this3")
         self.own = Signal(p.workers, name="own3")
         self.differs = Signal(3, name="differs3")
         self.borrow = Signal(name="borrow3")

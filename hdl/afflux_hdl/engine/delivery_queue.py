@@ -24,7 +24,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from afflux_hdl.engine.layouts import Delivery, Dispatch, JobEntry
+from afflux_hdl.engine.layouts import Delivery, Dispatch, JobEntry, in_all
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.rings import Rings
 from afflux_hdl.engine.scheduler import Scheduler
@@ -43,13 +43,15 @@ is among the frame orders."""
 
 
 _KEPT = ("join", "up", "worker", "generation", "slot", "header")
-"""The queued fields of a delivery; the rest its ring says."""
+"""The queued fields of a delivery, with `in_all`; the rest its ring says."""
 
 
 def _entry(parameters: Parameters) -> data.StructLayout:
     """Return the layout of an entry."""
     delivery = Delivery(parameters).members
-    return data.StructLayout({"blocks": 5, **{name: delivery[name] for name in _KEPT}})
+    return data.StructLayout(
+        {"blocks": 5, **{name: delivery[name] for name in _KEPT}} | in_all(parameters)
+    )
 
 
 def ring_entries_max(parameters: Parameters) -> int:
@@ -154,7 +156,7 @@ class DeliveryQueue(wiring.Component):
             entry_write.en.eq(queues),
             entry_write.addr.eq(rings.tail),
             written.blocks.eq(sum(arriving.header.present)),
-            *(written[name].eq(arriving[name]) for name in _KEPT),
+            *(written[name].eq(arriving[name]) for name in (*_KEPT, *in_all(p))),
             self.replayed.eq(again & ~arriving.join),
             self.replay_dropped.eq(valid & ~fence & replay & ~again),
             self.result_dropped.eq(valid & ~fence & ~replay & ~result),
@@ -224,7 +226,7 @@ class DeliveryQueue(wiring.Component):
             o.answer.eq(answer1),
             o.last.eq(last),
             o.group.eq(~of_replays1 & ~entry.up & group1),
-            *(o[name].eq(entry[name]) for name in (*_KEPT, "blocks")),
+            *(o[name].eq(entry[name]) for name in (*_KEPT, "blocks", *in_all(p))),
             o.job.eq(job1),
             o.worker.eq(Mux(of_replays1, entry.worker, worker1)),
         ]

@@ -23,6 +23,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.admit import Admit
+from afflux_hdl.engine.block_notes import BlockNotes
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS, Control
 from afflux_hdl.engine.counters import Counters
 from afflux_hdl.engine.delivery_queue import REPLIES, DeliveryQueue
@@ -227,6 +228,14 @@ class Engine(wiring.Component):
             connect(m, getattr(merge, f"read_{name}"), getattr(slot_memory, f"merge_{name}"))
             connect(m, getattr(merge, f"write_{name}"), getattr(slot_memory, f"write_{name}"))
             connect(m, getattr(transmit, f"read_{name}"), getattr(slot_memory, f"send_{name}"))
+
+        if p.numbers:
+            m.submodules.block_notes = notes = BlockNotes(p)
+            connect(m, merge.read_exponents, notes.merge_exponents)
+            connect(m, merge.write_exponents, notes.write_exponents)
+            connect(m, merge.read_lost, notes.merge_lost)
+            connect(m, merge.write_note, notes.write_note)
+            connect(m, transmit.read_note, notes.send_note)
 
         self._count(m, control, counters)
         m.d.comb += self.idle.eq(

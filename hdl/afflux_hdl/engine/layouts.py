@@ -24,6 +24,8 @@ __all__ = [
     "SlotOperation",
     "WorkerAddress",
     "WorkerEntry",
+    "in_all",
+    "reply_words",
 ]
 
 GENERATION_BITS = 8
@@ -53,6 +55,16 @@ Header = data.StructLayout(_header_members())
 
 AffluxFrame = data.StructLayout({**UdpFrame.members, "afflux": Header})
 """All headers of a frame, 64 bytes, as on the wire."""
+
+
+def in_all(parameters: Parameters) -> dict[str, int]:
+    """Return the member that layouts have if the engine sums numbers, for -0."""
+    return {"in_all": wire.LANES_MAX} if parameters.numbers else {}
+
+
+def reply_words(parameters: Parameters) -> int:
+    """Return how many words a short answer has: one more says that the engine sums numbers."""
+    return 9 if parameters.numbers else 8
 
 
 class FrameSummary(data.StructLayout):
@@ -202,6 +214,7 @@ class Delivery(data.StructLayout):
         generation: The delivery is discarded if the job has another generation by then.
         slot: Slot number in the pool.
         header: Afflux header, except for the worker.
+        in_all: If the engine sums numbers: lanes whose blocks all contributions have.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -217,6 +230,7 @@ class Delivery(data.StructLayout):
                 "slot": parameters.slot_bits,
                 "header": Header,
             }
+            | in_all(parameters)
         )
 
 
@@ -229,7 +243,7 @@ class Dispatch(data.StructLayout):
         last: The delivery's last frame.
         group: Send to the job's multicast group.
         blocks: Number of blocks.
-        join, up, worker, job, generation, slot, header: As in Delivery.
+        join, up, worker, job, generation, slot, header, in_all: As in Delivery.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -247,6 +261,7 @@ class Dispatch(data.StructLayout):
                 "slot": parameters.slot_bits,
                 "header": Header,
             }
+            | in_all(parameters)
         )
 
 
@@ -309,6 +324,6 @@ class Reply(data.StructLayout):
             {
                 "peer": Peer(parameters.ports),
                 "header": Header,
-                "words": data.ArrayLayout(32, 8),
+                "words": data.ArrayLayout(32, reply_words(parameters)),
             }
         )

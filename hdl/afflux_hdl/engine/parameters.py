@@ -6,6 +6,7 @@ from amaranth.utils import bits_for, ceil_log2
 
 from afflux_hdl.contract import wire
 from afflux_hdl.lib.residue import checked_bits
+from afflux_hdl.numbers.formats import Fixed
 
 __all__ = ["Parameters"]
 
@@ -32,6 +33,8 @@ class Parameters:
         ram_output_register: 1: what 250 MHz ask for. The blocks of the slots and what has arrived
             come out of their memories through output registers, look-ahead words pass a register
             behind theirs, and the longest decisions have a cycle more. Results are a cycle later.
+        numbers: W: bits of a word's place in a slot, 40, 48 or 64, if the engine is to sum numbers
+            (`docs/protocol_2.md`); 0: it knows the opcodes of version 1 only. At 512 bits only.
         build_time: When the gateware was made, in seconds since 1970, for its register.
         build_commit: First 32 bits of the commit of its sources, likewise. Both are nothing but the
             content of a memory; with 0, equal sources give equal gateware.
@@ -48,6 +51,7 @@ class Parameters:
     link_timeout: int = 1 << 17
     ports: int = 1
     ram_output_register: int = 0
+    numbers: int = 0
     build_time: int = 0
     build_commit: int = 0
 
@@ -68,6 +72,10 @@ class Parameters:
 
         if self.ram_output_register not in (0, 1):
             raise ValueError(f"ram_output_register must be 0 or 1, not {self.ram_output_register}")
+        if self.numbers not in (0, 40, 48, 64):
+            raise ValueError(f"numbers must be 0, 40, 48 or 64, not {self.numbers}")
+        if self.numbers and self.bus_bits != 512:
+            raise ValueError(f"numbers need 512 bits, not {self.bus_bits}")
         if not 1 <= self.ports <= 8:
             raise ValueError(f"ports must be 1 to 8, not {self.ports}")
         if not 2 <= self.link_timeout <= 1 << 24:
@@ -82,6 +90,21 @@ class Parameters:
     def checked_bits(self) -> int:
         """Bits of a beat in memory: its words, and behind them the words' residues."""
         return checked_bits(self.bus_bits)
+
+    @property
+    def sums_numbers(self) -> bool:
+        """Whether the engine knows the opcodes of version 2."""
+        return self.numbers > 0
+
+    @property
+    def slot_word_bits(self) -> int:
+        """Bits of a block's word in the slot memory: the word and its residue, or `Fixed.slot`."""
+        return Fixed(self.numbers).slot().size if self.numbers else checked_bits(32)
+
+    @property
+    def slot_beat_bits(self) -> int:
+        """Bits of a block's beat in the slot memory."""
+        return self.words_per_beat * self.slot_word_bits
 
     @property
     def header_beats(self) -> int:

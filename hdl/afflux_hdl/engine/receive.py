@@ -19,7 +19,7 @@ Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_limits.p
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
@@ -291,7 +291,7 @@ class Receive(wiring.Component):
                 | (udp.length[:8] != now.blocks)
                 | (udp.length[8:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp))
             ),
-            then.flags.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
+            then.flags.bad_type.eq(self._unknown(afflux)),
             then.flags.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
             then.flags.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
             then.flags.no_checksum.eq(udp.checksum == 0),
@@ -312,6 +312,16 @@ class Receive(wiring.Component):
 
         if p.ports > 1:
             m.d.sync += then.summary.source.net_ports.eq(now.net_ports)
+
+    def _unknown(self, header: data.View) -> Value:
+        """Return whether the engine does not have an opcode, for its dtype."""
+        beyond = header.opcode > wire.Opcode.UMIN
+        if not self._parameters.numbers:
+            return beyond
+        has_sums = header.opcode[3] & ~header.opcode.all()
+        has_others = _is_one_of(header.opcode, (wire.NumberOpcode.MAX, wire.NumberOpcode.MIN))
+        is_float = (header.dtype != 0) & (header.dtype < 4)
+        return beyond & ~((has_sums | has_others) & is_float)
 
     def _sum(self, m: Module) -> Signal:
         """Stages 1 to 3: return the sum for the UDP checksum.

@@ -18,6 +18,8 @@ from afflux_hdl.engine.layouts import (
     Route,
     WorkerAddress,
     WorkerEntry,
+    in_all,
+    reply_words,
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort
@@ -52,6 +54,7 @@ class FrameOrder(data.StructLayout):
         header: Afflux header.
         slot: Slot number in the pool.
         words: First words of a short answer.
+        in_all: As in Delivery.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -65,8 +68,9 @@ class FrameOrder(data.StructLayout):
                 "blocks": 5,
                 "header": Header,
                 "slot": parameters.slot_bits,
-                "words": data.ArrayLayout(32, 8),
+                "words": data.ArrayLayout(32, reply_words(parameters)),
             }
+            | in_all(parameters)
         )
 
 
@@ -231,6 +235,8 @@ class Replicate(wiring.Component):
                 order2.header.eq(header1),
                 up2.eq(~frame1.answer & frame1.up),
             ]
+            if p.numbers:
+                m.d.sync += order2.in_all.eq(frame1.in_all)
         own_port = Signal(16)
         order3 = Signal(order_shape)
         order4 = Signal(order_shape)

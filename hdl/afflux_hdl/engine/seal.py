@@ -32,7 +32,8 @@ from afflux_hdl.lib.residue import RESIDUE_BITS, fits
 __all__ = ["DEPTH", "MARGIN", "FrameBeat", "Seal"]
 
 DEPTH = 16
-"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
+"""Beats behind the memories: those in flight when the MAC stops, and a few more. An engine that
+sums numbers has more in flight: twice as many."""
 
 MARGIN = 9
 """Space for the next two beats plus those already in flight."""
@@ -97,7 +98,7 @@ class Seal(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(FrameBeat(p), always_ready=True)),
-                "level": Out(range(DEPTH + 1)),
+                "level": Out(range((DEPTH << p.sums_numbers) + 1)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "mismatch": Out(1),
                 "idle": Out(1),
@@ -112,8 +113,12 @@ class Seal(wiring.Component):
             | ({"net_ports": p.ports} if p.ports > 1 else {})
         )
         sum_shape = data.StructLayout({"folded": 17, "spoiled": 1})
-        m.submodules.output = output = Queue(beat_shape, depth=DEPTH, always_ready=True)
-        m.submodules.sums = sums = Queue(sum_shape, depth=SUMS, buffered=False, always_ready=True)
+        m.submodules.output = output = Queue(
+            beat_shape, depth=DEPTH << p.sums_numbers, always_ready=True
+        )
+        m.submodules.sums = sums = Queue(
+            sum_shape, depth=SUMS << p.sums_numbers, buffered=False, always_ready=True
+        )
 
         # A register on the way to the queue, while the frame's sum is made.
         beat0, beat1 = self.i.payload, Signal(beat_shape)

@@ -54,7 +54,7 @@ class SlotMemory(wiring.Component):
         p = parameters
         self._parameters = p
         ports = {
-            "block": (p.block_address_bits, p.checked_bits),
+            "block": (p.block_address_bits, p.slot_beat_bits),
             "words": (p.words_address_bits, p.checked_bits),
         }
         super().__init__(
@@ -74,7 +74,7 @@ class SlotMemory(wiring.Component):
 
         def bank(name: str, address_bits: int, apart: int = 0, registered: bool = False) -> Ram:
             ram = Ram(
-                width=p.checked_bits,
+                width=p.slot_beat_bits if name.startswith("block") else p.checked_bits,
                 address_bits=address_bits,
                 apart=apart,
                 output_register=registered,

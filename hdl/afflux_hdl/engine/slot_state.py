@@ -12,6 +12,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
+from afflux_hdl.engine.layouts import in_all
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
@@ -19,23 +20,29 @@ __all__ = ["SlotState", "SlotStateMemory", "VersionState", "parity_of"]
 
 PARITY_BITS = 2
 
-VersionState = data.StructLayout(
-    {
-        "held": 1,
-        "present": wire.LANES_MAX,
-        "operation": 16,
-        "dtype": 4,
-        "opcode": 4,
-        "conflict": 1,
-    }
-)
-"""The header of the result that a version holds.
 
-Members:
-    held: The version holds a round of this job run.
-    present, operation, dtype, opcode: Fields of the header.
-    conflict: The contributions disagree.
-"""
+class VersionState(data.StructLayout):
+    """The header of the result that a version holds.
+
+    Members:
+        held: The version holds a round of this job run.
+        present, operation, dtype, opcode: Fields of the header.
+        conflict: The contributions disagree.
+        in_all: If the engine sums numbers: lanes that are present in all contributions.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "held": 1,
+                "present": wire.LANES_MAX,
+                "operation": 16,
+                "dtype": 4,
+                "opcode": 4,
+                "conflict": 1,
+            }
+            | in_all(parameters)
+        )
 
 
 class SlotState(data.StructLayout):
@@ -56,7 +63,7 @@ class SlotState(data.StructLayout):
                 "seen": parameters.workers,
                 "left": parameters.count_bits,
                 "waiting": 1,
-                "versions": data.ArrayLayout(VersionState, 2),
+                "versions": data.ArrayLayout(VersionState(parameters), 2),
             }
         )
 

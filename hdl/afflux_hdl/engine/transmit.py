@@ -10,11 +10,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
+from afflux_hdl.engine.block_notes import note_port
 from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import AffluxFrame
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.seal import DEPTH, MARGIN, FrameBeat, Seal
+from afflux_hdl.engine.slot_words import ROUND_CYCLES, SendWord, delayed
 from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.packet_stream import (
@@ -27,6 +29,7 @@ from afflux_hdl.lib.packet_stream import (
     PacketBeat,
     as_sent,
 )
+from afflux_hdl.numbers.formats import Fixed
 
 __all__ = ["Transmit"]
 
@@ -35,7 +38,8 @@ class Transmit(wiring.Component):
     """Sends frames.
 
     Latency: 7 cycles from an order to the first beat on `o`, one more with the slot memory's output
-    register, and one more if it comes at the wrong phase. Throughput: one beat in each cycle while
+    register, and one more if it comes at the wrong phase. In an engine that sums numbers it is five
+    more, as beats wait while blocks are rounded. Throughput: one beat in each cycle while
     `o.ready` holds, the seal of each frame included; back-pressure stops what is before the seal in
     steps of two beats, so that each beat is read at its bank's phase. While `discard` holds it
     takes orders at that rate too, whatever `o.ready` is, and discards their frames.
@@ -50,6 +54,7 @@ class Transmit(wiring.Component):
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
+        read_note: If the engine sums numbers: block notes.
         o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the
             seal that ends a frame. `error`, with `last`, marks a frame whose rest is missing.
         discard: Nobody takes frames, or nobody is to get them.
@@ -71,8 +76,9 @@ class Transmit(wiring.Component):
                 "phase": In(1),
                 "local": In(Local),
                 "i": In(stream.Signature(FrameOrder(p))),
-                "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
+                "read_block": Out(ReadPort(p.block_address_bits, p.slot_beat_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
+                **({"read_note": Out(ReadPort(*note_port(p)))} if p.numbers else {}),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "discard": In(1),
                 "cut": In(1),
@@ -105,11 +111,14 @@ class Transmit(wiring.Component):
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
         # there need not be room carry a mark.
         # One more in flight takes a pair more.
-        margin = MARGIN + 2 * p.ram_output_register
+        depth, margin = DEPTH, MARGIN + 2 * p.ram_output_register
+        if p.numbers:
+            # Five more in flight take three pairs more.
+            depth, margin = 2 * DEPTH, margin + ROUND_CYCLES + 1
         room, unsent = Signal(), Signal()
         with m.If(~self.phase):
             m.d.sync += [
-                room.eq((seal.level <= DEPTH - margin) | self.discard),
+                room.eq((seal.level <= depth - margin) | self.discard),
                 unsent.eq(self.discard),
             ]
 
@@ -204,6 +213,17 @@ class Transmit(wiring.Component):
             self.found_words = found[-1]
             under_way = valid1 | found[0]
             valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
+        block1 = self.read_block.data
+        if p.numbers:
+            block1 = self._round(m, order, walk)
+            waiting = (valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)
+            stages = [waiting]
+            for _ in range(ROUND_CYCLES):
+                found = tuple(Signal.like(each) for each in stages[-1])
+                m.d.sync += [x.eq(now) for x, now in zip(found, stages[-1], strict=True)]
+                stages.append(found)
+            under_way = under_way | Cat(stage[0] for stage in stages).any()
+            valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
         valid2 = Signal()
         beat2 = Signal(FrameBeat(p))
         content = Cat(beat2.data, beat2.residues)
@@ -216,7 +236,7 @@ class Transmit(wiring.Component):
             with m.Elif(from_words1):
                 m.d.sync += content.eq(words1)
             with m.Else():
-                m.d.sync += content.eq(self.read_block.data)
+                m.d.sync += content.eq(block1)
         if p.ports > 1:
             with m.If(valid1):
                 m.d.sync += beat2.net_ports.eq(net_ports1)
@@ -243,6 +263,32 @@ class Transmit(wiring.Component):
         self.valid1, self.from_text1, self.from_words1 = valid1, from_text1, from_words1
         self.valid2, self.beat2, self.unsent2, self.drops = valid2, beat2, unsent2, drops
         return m
+
+    def _round(self, m: Module, order: data.View, walk: LaneWalk) -> Value:
+        """Return the beat of a block that is sent, five cycles after the slot memory's."""
+        p = self._parameters
+        in_lane = Signal()
+        m.d.sync += in_lane.eq(order.in_all.bit_select(walk.lane, 1))
+        m.d.comb += self.read_note.address.eq(self.read_block.address[p.beat_bits :])
+        # The order may be the next one's when the slot memory answers.
+        known = (order.header.opcode, order.header.dtype)
+        opcode, dtype = (delayed(m, value, 1 + p.ram_output_register) for value in known)
+        note, all_present = (
+            delayed(m, value, p.ram_output_register) for value in (self.read_note.data, in_lane)
+        )
+        words = []
+        for n in range(p.words_per_beat):
+            m.submodules[f"send_{n}"] = word = SendWord(Fixed(p.numbers))
+            m.d.comb += [
+                word.slot.eq(self.read_block.data.word_select(n, p.slot_word_bits)),
+                word.opcode.eq(opcode),
+                word.dtype.eq(dtype),
+                word.exponent.eq(note.exponent),
+                word.lost.eq(note.lost),
+                word.all_present.eq(all_present),
+            ]
+            words.append(word)
+        return Cat(*(word.word for word in words), *(word.check for word in words))
 
     def _compose(self, m: Module, order: data.View) -> Value:
         """Compose all headers of the frame, which has a seal."""
