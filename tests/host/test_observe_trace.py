@@ -2,6 +2,7 @@
 
 import errno
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -172,6 +173,30 @@ while True:
 """
 
 
+def whole_lines(data: bytes) -> tuple[list[str], int]:
+    """Return the lines of a file whose writers were killed, and how many of these cut one short.
+
+    The kernel ends the write of a process that is being killed between two pages of the file, and
+    nowhere else: what follows such a cut is another rank's line, or nothing.
+    """
+    whole, cut, at = [], 0, 0
+    for line in data.splitlines(keepends=True):
+        start, end = at, at + len(line)
+        at = end
+        try:
+            json.loads(line)
+        except json.JSONDecodeError:
+            (page_end,) = range(start + -start % mmap.PAGESIZE, end + 1, mmap.PAGESIZE)
+            assert start < page_end
+            cut, start = cut + 1, page_end
+        if start < end:
+            rest = data[start:end].decode()
+            json.loads(rest)
+            assert rest.endswith("\n")
+            whole.append(rest)
+    return whole, cut
+
+
 def test_lines_are_whole_when_ranks_that_share_a_file_are_killed(tmp_path):
     path = tmp_path / "shared.jsonl"
     writers = [
@@ -188,15 +213,28 @@ def test_lines_are_whole_when_ranks_that_share_a_file_are_killed(tmp_path):
             writer.send_signal(signal.SIGKILL)
             writer.wait()
             writer.stdout.close()
-    text = path.read_text()
-    assert text.endswith("\n")
+    lines, cut = whole_lines(path.read_bytes())
+    assert cut <= len(writers)
     of_ranks: dict[int, list[int]] = {0: [], 1: []}
-    for line in text.splitlines():
+    for line in lines:
         fields = json.loads(line)
         of_ranks[fields["rank"]].append(fields["sequence"])
     for sequences in of_ranks.values():
         assert sequences == list(range(1, len(sequences) + 1))
         assert len(sequences) >= 100
+
+
+def test_a_cut_elsewhere_than_between_two_pages_is_seen():
+    line = b'{"rank":0}\n'
+    before = line * (mmap.PAGESIZE // len(line))
+    short = line[: mmap.PAGESIZE - len(before)]
+    assert 0 < len(short) < len(line)
+    count = len(before) // len(line)
+    assert whole_lines(before + short + line * 3) == ([line.decode()] * (count + 3), 1)
+    assert whole_lines(before + short) == ([line.decode()] * count, 1)
+    for wrong in (line[:4] + line * 3, before + short[:-1] + line * 3, line * 3 + line[:4]):
+        with pytest.raises((AssertionError, ValueError)):
+            whole_lines(wrong)
 
 
 def test_threads_share_a_file(tmp_path):

@@ -4,7 +4,8 @@
     AFFLUX_TRACE=/var/tmp/traces            a folder: afflux-<rank>-<process>.jsonl in it
 
 A line is one write to a file opened for appending, so that it is whole even if the process is
-killed in the next moment, or if several ranks name the same file.
+killed in the next moment, or if several ranks name the same file. Only SIGKILL within that write
+can cut the line, where a page of the file ends.
 """
 
 import functools
