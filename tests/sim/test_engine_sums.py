@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from afflux_hdl.contract.registers import Command, Reason, address_of
 from afflux_sim.golden.frames import Endpoint
 from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
 from afflux_sim.golden.worker import GoldenWorker
@@ -120,3 +121,19 @@ def test_planted_bugs(name: str) -> None:
     build = {**LARGE, "numbers": SLOT_BITS, "ram_output_register": 1}
     with bug_is_found(f"sums {name}", BUGS[name], 512, build) as engine:
         check_operations(Bench(engine))
+
+
+@pytest.mark.parametrize("bench", [1], indirect=True)
+def test_a_parent_is_refused(bench: Callable[..., Bench]) -> None:
+    """Partial sums of numbers do not go up yet: such a job must not come to count anywhere."""
+    engine = bench().engine
+    values = {"job_index": 2, "job_workers": 1, "job_lanes": 1, "job_slot_base": 8}
+    values |= {"job_slot_count": 1, "job_parent_address": 0x0A000909, "job_parent_port": 4799}
+    for name, value in values.items():
+        engine.write(address_of(name), value)
+    for command, reason in ((Command.CREATE, Reason.NONE), (Command.JOIN_PARENT, Reason.NO_PARENT)):
+        engine.write(address_of("job_command"), command)
+        while engine.read(address_of("job_busy")):
+            pass
+        assert engine.read(address_of("job_reason")) == reason
+    assert engine.play([]) == []
