@@ -33,7 +33,7 @@ class Parameters:
         ram_output_register: 1: what 250 MHz ask for. The blocks of the slots and what has arrived
             come out of their memories through output registers, look-ahead words pass a register
             behind theirs, and the longest decisions have a cycle more. Results are a cycle later.
-        numbers: W: bits of a word's place in a slot, 40, 48 or 64, if the engine is to sum numbers
+        numbers: 64: bits of a word's place in a slot, if the engine is to sum numbers
             (`docs/protocol_2.md`); 0: it knows the opcodes of version 1 only. At 512 bits only.
         build_time: When the gateware was made, in seconds since 1970, for its register.
         build_commit: First 32 bits of the commit of its sources, likewise. Both are nothing but the
@@ -72,8 +72,8 @@ class Parameters:
 
         if self.ram_output_register not in (0, 1):
             raise ValueError(f"ram_output_register must be 0 or 1, not {self.ram_output_register}")
-        if self.numbers not in (0, 40, 48, 64):
-            raise ValueError(f"numbers must be 0, 40, 48 or 64, not {self.numbers}")
+        if self.numbers not in (0, 64):
+            raise ValueError(f"numbers must be 0 or 64, not {self.numbers}")
         if self.numbers and self.bus_bits != 512:
             raise ValueError(f"numbers need 512 bits, not {self.bus_bits}")
         if not 1 <= self.ports <= 8:
