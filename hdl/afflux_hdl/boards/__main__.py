@@ -45,7 +45,7 @@ def node_of(board: Board, options: argparse.Namespace) -> NodeParameters:
     """
     given = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
     given |= {"build_time": options.build_time, "build_commit": options.build_commit}
-    return replace(board.node, engine=replace(board.engine, **given))
+    return replace(board.node, engine=board.engine_at(given.pop("ports", 1), **given))
 
 
 def name_of(board: Board, node: NodeParameters) -> str:

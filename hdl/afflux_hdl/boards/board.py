@@ -7,14 +7,27 @@ Tested: `tests/hdl/test_boards_table.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 
-__all__ = ["Board", "Pin", "pins_of"]
+__all__ = ["Board", "Pin", "pins_of", "small_node"]
+
+
+def small_node(*, workers: int, lanes: int, jobs: int, slots: int) -> NodeParameters:
+    """Return the sizes of a node in a small part.
+
+    Its bus has 32 bits, its buffers 2,048 bytes. Words leave the slots' memories by a register:
+    behind these block RAMs no clock of a board would leave time to round a number.
+    """
+    engine = Parameters(
+        bus_bits=32, workers=workers, lanes=lanes, jobs=jobs, slots=slots,
+        link_timeout=1 << 22, ram_output_register=1,
+    )  # fmt: skip
+    return NodeParameters(engine=engine, host_buffer_bytes=2048, echo_buffer_bytes=2048)
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Board:
         rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
         leds: For each purpose in `status_leds.PURPOSES` its LED: resource, number and signal.
         node: The sizes that fit; a 32-bit bus.
+        several_ports: Sizes of the engine that are others with several ports, by name.
         engine_mhz: The engine's clock with one port, with two, and so on: as many as there are
             PHYs.
         arguments: For nextpnr: device and what else it takes.
@@ -67,6 +81,7 @@ class Board:
     node: NodeParameters
     engine_mhz: tuple[Fraction, ...]
     arguments: tuple[str, ...]
+    several_ports: Mapping[str, int] = field(default_factory=dict)
     rgmii_attributes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     inband_status: bool = True
     notes: tuple[str, ...] = ()
@@ -90,6 +105,15 @@ class Board:
     def engine(self) -> Parameters:
         """Parameters of the engine."""
         return self.node.engine
+
+    def engine_at(self, ports: int, **sizes: int) -> Parameters:
+        """Return the engine's parameters at so many ports: the board's own, but for `sizes`.
+
+        Raises:
+            ValueError: If a size cannot be.
+        """
+        others = self.several_ports if ports > 1 else {}
+        return replace(self.engine, **{**others, "ports": ports, **sizes})
 
     def clock_mhz(self, ports: int) -> Fraction:
         """Return the engine's clock if it is at so many ports.

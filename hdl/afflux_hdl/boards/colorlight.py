@@ -4,9 +4,7 @@ from fractions import Fraction
 
 from amaranth_boards.colorlight_5a75b_r7_0 import Colorlight_5A75B_R70Platform
 
-from afflux_hdl.boards.board import Board
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.boards.board import Board, small_node
 
 __all__ = ["COLORLIGHT_5A75B"]
 
@@ -21,11 +19,9 @@ COLORLIGHT_5A75B = Board(
     tx_clock_delay_ps=0,
     delays_from="litex-boards, colorlight_5a_75x.py: tx_delay 0, rx_delay 2 ns",
     leds={"combined": ("led", 0, "")},
-    node=NodeParameters(
-        engine=Parameters(bus_bits=32, workers=4, lanes=4, jobs=1, slots=8, link_timeout=1 << 22),
-        host_buffer_bytes=2048,
-        echo_buffer_bytes=2048,
-    ),
+    node=small_node(workers=4, lanes=4, jobs=1, slots=8),
+    # The second port takes 13 block RAMs, of which 8 slots leave 4.
+    several_ports={"slots": 4},
     engine_mhz=(Fraction(50), Fraction(50)),
     arguments=("--25k", "--package", "CABGA256", "--speed", "6"),
     notes=(

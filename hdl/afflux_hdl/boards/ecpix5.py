@@ -5,9 +5,7 @@ from fractions import Fraction
 
 from amaranth_boards.ecpix5 import ECPIX545Platform, ECPIX585Platform
 
-from afflux_hdl.boards.board import Board
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.boards.board import Board, small_node
 
 __all__ = ["ECPIX5_45F", "ECPIX5_85F"]
 
@@ -30,11 +28,7 @@ ECPIX5_45F = Board(
         "activity": ("rgb_led", 2, "b"),
         "fault": ("rgb_led", 3, "r"),
     },
-    node=NodeParameters(
-        engine=Parameters(bus_bits=32, workers=8, lanes=5, jobs=2, slots=16, link_timeout=1 << 22),
-        host_buffer_bytes=2048,
-        echo_buffer_bytes=2048,
-    ),
+    node=small_node(workers=8, lanes=5, jobs=2, slots=16),
     engine_mhz=(Fraction(50),),
     arguments=("--um5g-45k", "--package", "CABGA554", "--speed", "8"),
 )
@@ -44,10 +38,6 @@ ECPIX5_85F = replace(
     name="ecpix5-85f",
     title="LambdaConcept ECPIX-5 with LFE5UM5G-85F",
     platform=ECPIX585Platform,
-    node=NodeParameters(
-        engine=Parameters(bus_bits=32, workers=16, lanes=5, jobs=4, slots=32, link_timeout=1 << 22),
-        host_buffer_bytes=2048,
-        echo_buffer_bytes=2048,
-    ),
+    node=small_node(workers=16, lanes=5, jobs=4, slots=32),
     arguments=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
 )

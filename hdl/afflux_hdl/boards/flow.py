@@ -57,7 +57,6 @@ STYLES = {
     # A board's engine clock leaves time for what `afflux_hdl.synthesis.ecp5` avoids: this wide
     # queue is in block RAM, and the LUTs are for logic.
     "operations.fifo.storage": "block",
-    "delivery_queue.entries": "distributed",
     "counters.bank.shown": "distributed",
     "control.bank.shown": "distributed",
 }
@@ -66,11 +65,15 @@ STYLES = {
 CELL_LIBRARY = "read_verilog -lib +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v"
 """Yosys' description of the part's primitives, as `synth_ecp5` reads it."""
 
-NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage")
-"""Queues in block RAM, in which no word is read while it is written: no choice behind them.
+DELIVERIES = "delivery_queue.entries"
+"""In block RAM, except with several ports, whose frames need the block RAMs."""
 
-Amaranth's buffered FIFO reads a word only when its level, a register, counts it already."""
+NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage", DELIVERIES)
+"""Queues in block RAM, of which no word counts that is read while it is written: no choice behind
+them.
 
+Amaranth's buffered FIFO reads a word only when its level, a register, counts it already. The
+delivery queue writes in one phase, and takes what it has read in the other."""
 
 ALIKE = "*/w:*.tx_crossing.fifo.rst_cdc.stage* %ci */t:$*dff* %i"
 """Registers of several ports that always hold the same.
@@ -94,10 +97,11 @@ def script(*, name: str = "board", ports: int = 1, only_check: bool = False) -> 
         ports: Network ports that the board uses.
         only_check: Stop before the synthesis, and count that: `name`_cells.json.
     """
+    styles = {**STYLES, DELIVERIES: "distributed" if ports > 1 else "block"}
     # A name that is no longer that of a memory would be passed over without a word.
     marks = [
-        *(f"select -assert-count 1 */m:*.{each}" for each in (*STYLES, *NEVER_BOTH)),
-        *(f'setattr -set ram_style "{style}" */m:*.{each}' for each, style in STYLES.items()),
+        *(f"select -assert-count 1 */m:*.{each}" for each in dict.fromkeys((*styles, *NEVER_BOTH))),
+        *(f'setattr -set ram_style "{style}" */m:*.{each}' for each, style in styles.items()),
         *(f"setattr -set no_rw_check 1 */m:*.{each}" for each in NEVER_BOTH),
     ]
     if ports > 1:

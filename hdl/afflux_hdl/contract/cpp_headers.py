@@ -39,17 +39,13 @@ _SIZES = (
     "PAYLOAD_OFFSET",
     "BLOCK_ELEMENTS",
     "BLOCK_BYTES",
+    "LONGEST_BLOCK_BYTES",
     "WORKERS_MAX",
     "UDP_PAYLOAD_MIN",
     "SEAL_BYTES",
-    "EXACT_LIMBS",
-    "EXACT_LIMB_BITS",
-    "EXACT_WORDS",
-    "EXACT_ELEMENTS",
 )
 _WORDS = ("ABSENT", "ROWS_MAX")
-_OCTETS = ("VERSION", "EVERYONE", "NON_FINITE")
-_ELEMENTS = ("CLASS_NAN", "CLASS_POSITIVE_INFINITY", "CLASS_NEGATIVE_INFINITY")
+_OCTETS = ("VERSION", "EVERYONE")
 
 
 def _camel(name: str) -> str:
@@ -70,7 +66,6 @@ def _wire() -> str:
     lines = ["namespace afflux::wire {", ""]
     lines += _constants(_OCTETS, "std::uint8_t", wire)
     lines += _constants(_WORDS, "std::uint32_t", wire)
-    lines += _constants(_ELEMENTS, "std::int32_t", wire)
     lines += _constants(_SIZES, "std::size_t", wire)
     lines += _constants(("SEALED_CHECKSUM",), "std::uint16_t", wire)
     lines.append("")

@@ -16,22 +16,15 @@ __all__ = [
     "AFFLUX_OFFSET",
     "BLOCK_BYTES",
     "BLOCK_ELEMENTS",
-    "CLASS_NAN",
-    "CLASS_NEGATIVE_INFINITY",
-    "CLASS_POSITIVE_INFINITY",
     "EVERYONE",
-    "EXACT_ELEMENTS",
-    "EXACT_LIMBS",
-    "EXACT_LIMB_BITS",
-    "EXACT_WORDS",
     "FIELDS",
     "FRAME_BYTES_MAX",
     "FRAME_BYTES_MIN",
     "HEADER_BYTES",
     "LANES_MAX",
+    "LONGEST_BLOCK_BYTES",
     "LOOKAHEAD_BYTES",
     "LOOKAHEAD_OFFSET",
-    "NON_FINITE",
     "PAYLOAD_OFFSET",
     "PORT",
     "ROWS_MAX",
@@ -51,7 +44,7 @@ __all__ = [
     "lanes_for_mtu",
 ]
 
-VERSION = 1
+VERSION = 2
 """Protocol version, the upper nibble of the first Afflux byte."""
 
 PORT = 4700
@@ -96,7 +89,7 @@ class Opcode(IntEnum):
 
 
 class NumberOpcode(IntEnum):
-    """Opcodes of version 2, for numbers of the header's dtype (docs/protocol_2.md, section 2)."""
+    """Opcodes of numbers of the header's dtype (docs/protocol.md, section 8.2)."""
 
     MAX = 4
     MIN = 5
@@ -190,6 +183,9 @@ BLOCK_ELEMENTS = 64
 """Elements of a block. It is the same everywhere: exponents, and so bits, depend on it."""
 
 BLOCK_BYTES = 4 * BLOCK_ELEMENTS
+LONGEST_BLOCK_BYTES = 2 * BLOCK_BYTES
+"""Bytes of a block of partial sums, at most (docs/protocol.md, section 8.6)."""
+
 WORKERS_MAX = 64
 """Workers of a job: bits of the seen bitmap, words of the fingerprint block."""
 
@@ -201,23 +197,6 @@ EVERYONE = 255
 
 ROWS_MAX = (1 << 24) - 1
 """Maximum of rows in a column. Row 2**24 - 1 itself would look like ABSENT."""
-
-NON_FINITE = 255
-"""Exponent of a block that contains NaN or infinities."""
-
-CLASS_NAN = 1
-CLASS_POSITIVE_INFINITY = 1 << 10
-CLASS_NEGATIVE_INFINITY = 1 << 20
-"""Units of the class counts: 10 bits for each class in one int32."""
-
-EXACT_LIMBS = 12
-EXACT_LIMB_BITS = 25
-EXACT_WORDS = EXACT_LIMBS + 1
-"""Words for each element in exact mode: limbs, then class counts."""
-
-EXACT_ELEMENTS = (LANES_MAX - 1) * BLOCK_ELEMENTS // EXACT_WORDS
-"""Maximum of elements in a floating-point tensor whose sum or average is exact, at any number of
-lanes: as many as fit into a packet of all lanes, beside the fingerprint."""
 
 SEAL_BYTES = 4
 """Bytes of the seal behind the last block of a packet that has one: two zeros, and the complement
@@ -247,6 +226,12 @@ def datagram_bytes(blocks: int) -> int:
     return frame_bytes(blocks) - AFFLUX_OFFSET
 
 
+LONGEST_DATAGRAM_BYTES = (
+    PAYLOAD_OFFSET + LANES_MAX * LONGEST_BLOCK_BYTES + SEAL_BYTES - AFFLUX_OFFSET
+)
+"""Bytes of the UDP payload of the longest packet: partial sums in all lanes, and a seal."""
+
+
 def lanes_for_mtu(mtu: int) -> int:
     """Return for how many lanes a full packet fits an IPv4 MTU of `mtu` bytes, with a seal.
 
@@ -257,3 +242,11 @@ def lanes_for_mtu(mtu: int) -> int:
     if lanes < 1:
         raise ValueError(f"an MTU of {mtu} bytes holds no packet with a block; 374 is the least")
     return min(lanes, LANES_MAX)
+
+
+def lanes_of_partial_sums(lanes: int) -> int:
+    """Return for how many lanes a full packet of partial sums is as long as one of numbers.
+
+    One of one lane is longer.
+    """
+    return max(1, lanes * BLOCK_BYTES // LONGEST_BLOCK_BYTES)

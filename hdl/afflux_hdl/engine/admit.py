@@ -20,12 +20,13 @@ from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.admit_cycles import Cycle1, Cycle2, Cycle3, Decision
+from afflux_hdl.engine.admit_orders import order
 from afflux_hdl.engine.answers import compose, refusal_limit
+from afflux_hdl.engine.arriving_forms import base_dtype
 from afflux_hdl.engine.layouts import (
     Cause,
     FrameSummary,
     JobEntry,
-    OperationKind,
     Reply,
     Route,
     SlotOperation,
@@ -123,7 +124,8 @@ class Admit(wiring.Component):
         self._screen(m)
         self.decision = decision = self._decide(m)
         self._reply(m, decision)
-        self._order(m, decision)
+        self.operation, valid4 = order(m, self._parameters, self.cycle3, decision)
+        m.d.comb += [self.o.payload.eq(self.operation), self.o.valid.eq(valid4)]
         self._count(m, decision)
         return m
 
@@ -257,7 +259,9 @@ class Admit(wiring.Component):
             then.borrow.eq(header.round[:16] < state.round[:16]),
             then.differs[0].eq(held.operation[:8] != header.operation[:8]),
             then.differs[1].eq(held.operation[8:] != header.operation[8:]),
-            then.differs[2].eq((held.opcode != header.opcode) | (held.dtype != header.dtype)),
+            then.differs[2].eq(
+                (held.opcode != header.opcode) | (held.dtype != base_dtype(now.frame))
+            ),
             then.left_opened.eq(now.job.workers - 1),
             then.left_joined.eq(state.left - 1),
             then.held.eq(held),
@@ -319,7 +323,7 @@ class Admit(wiring.Component):
                 held.present.eq(header.present),
                 held.operation.eq(header.operation),
                 held.opcode.eq(header.opcode),
-                held.dtype.eq(header.dtype),
+                held.dtype.eq(base_dtype(now.frame)),
                 held.conflict.eq(is_conflict),
             ]
         with m.Else():
@@ -327,8 +331,7 @@ class Admit(wiring.Component):
                 held.present.eq(now.held.present | header.present),
                 held.conflict.eq(now.held.conflict | now.differs.any() | is_conflict),
             ]
-        if p.numbers:
-            m.d.comb += held.in_all.eq(header.present & Mux(opens, -1, now.held.in_all))
+        m.d.comb += held.in_all.eq(header.present & Mux(opens, -1, now.held.in_all))
         for number in range(2):
             with m.If(version == number):
                 m.d.comb += after.versions[number].eq(held)
@@ -368,61 +371,6 @@ class Admit(wiring.Component):
         ]
         compose(m, reply4, now, verdict)
         m.d.comb += [self.replies.payload.eq(reply4), self.replies.valid.eq(reply_valid4)]
-
-    def _order(self, m: Module, decision: Decision) -> None:
-        """Cycle 4: the operation."""
-        p = self._parameters
-        now, verdict = self.cycle3, decision.verdict
-        header = now.frame.header
-        changes, up = Signal(), Signal()
-        sum_again = verdict.replay & now.position.same & now.position.waiting
-        m.d.comb += [
-            changes.eq(verdict.accept | verdict.take),
-            up.eq(Mux(verdict.accept, now.job.parent, sum_again)),
-        ]
-        valid4 = Signal()
-        self.operation = operation4 = Signal(SlotOperation(p), name="operation4")
-        delivery = operation4.delivery
-        states = (decision.held.as_value(), now.held.as_value())
-        sent = data.View(VersionState(p), Mux(changes, *states))
-        with m.If(changes):
-            m.d.sync += operation4.kind.eq(OperationKind.MERGE)
-        with m.Elif(verdict.replay):
-            m.d.sync += operation4.kind.eq(OperationKind.REPLAY)
-        with m.Else():
-            m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
-        m.d.sync += [
-            valid4.eq(now.valid),
-            operation4.start.eq(now.frame.start),
-            operation4.end.eq(now.frame.end),
-            operation4.present.eq(header.present),
-            operation4.fresh.eq(header.present & ~Mux(decision.overwrites, 0, now.held.present)),
-            operation4.opening.eq(decision.overwrites),
-            operation4.opcode.eq(header.opcode),
-            operation4.version.eq(header.round[0]),
-            operation4.complete.eq(decision.filled | verdict.take),
-            delivery.up.eq(up),
-            delivery.everyone.eq(changes),
-            delivery.worker.eq(header.worker),
-            delivery.job.eq(now.frame.job),
-            delivery.generation.eq(now.job.generation),
-            delivery.slot.eq(now.slot),
-            delivery.header.eq(header),
-            delivery.header.version.eq(wire.VERSION),
-            delivery.header.type.eq(
-                Mux(sent.conflict, wire.Type.CONFLICT, Mux(up, wire.Type.DATA, wire.Type.RESULT))
-            ),
-            # A parent's frame has its parent's job and key.
-            delivery.header.job.eq(now.frame.job),
-            delivery.header.key.eq(now.job.key),
-            delivery.header.present.eq(sent.present),
-            delivery.header.operation.eq(sent.operation),
-            delivery.header.opcode.eq(sent.opcode),
-            delivery.header.dtype.eq(sent.dtype),
-        ]
-        if p.numbers:
-            m.d.sync += delivery.in_all.eq(sent.in_all)
-        m.d.comb += [self.o.payload.eq(operation4), self.o.valid.eq(valid4)]
 
     def _count(self, m: Module, decision: Decision) -> None:
         """Cycle 4: what the counters and the job table are told."""

@@ -61,8 +61,6 @@ def compose(m: Module, reply: data.View, of: Cycle3, verdict: Verdict) -> None:
                 words[6].eq(group.key[:32]),
                 words[7].eq(group.key[32:]),
             ]
-        if len(words) > 8:
-            m.d.sync += words[8].eq(1)
     with m.Else():
         with m.If(verdict.missing_seen):
             m.d.sync += [words[0].eq(state.seen[:32]), words[1].eq(state.seen[32:])]

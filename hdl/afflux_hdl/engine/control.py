@@ -225,12 +225,7 @@ class Control(ControlRegisters):
                     m.d.sync += reason.eq(Reason.NO_PARENT)
                     end()
                 with m.Elif(~self.phase & ~self.orders_full):
-                    if p.numbers:
-                        # It sends no partial sums yet. A parent that does not know it counts
-                        # nothing that comes from it.
-                        m.d.sync += reason.eq(Reason.NO_PARENT)
-                    else:
-                        m.d.sync += join_parent.eq(1)
+                    m.d.sync += join_parent.eq(1)
                     end()
             with m.State("DISABLE"):
                 m.d.sync += [

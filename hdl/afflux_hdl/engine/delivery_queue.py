@@ -24,7 +24,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from afflux_hdl.engine.layouts import Delivery, Dispatch, JobEntry, in_all
+from afflux_hdl.engine.layouts import FORMS, Delivery, Dispatch, JobEntry
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.rings import Rings
 from afflux_hdl.engine.scheduler import Scheduler
@@ -42,15 +42,15 @@ CLOSING_STEPS = 4
 is among the frame orders."""
 
 
-_KEPT = ("join", "up", "worker", "generation", "slot", "header")
-"""The queued fields of a delivery, with `in_all`; the rest its ring says."""
+_KEPT = ("join", "up", "worker", "generation", "slot", "header", *FORMS)
+"""The queued fields of a delivery; the rest its ring says."""
 
 
 def _entry(parameters: Parameters) -> data.StructLayout:
     """Return the layout of an entry."""
     delivery = Delivery(parameters).members
     return data.StructLayout(
-        {"blocks": 5, **{name: delivery[name] for name in _KEPT}} | in_all(parameters)
+        {"blocks": parameters.units_bits, **{name: delivery[name] for name in _KEPT}}
     )
 
 
@@ -67,10 +67,10 @@ class DeliveryQueue(wiring.Component):
     turn. Within a job results and replays alternate, each kind in its order.
 
     A frame at the head of its job's queue, in a build of J jobs and L lanes, waits for no more
-    than (J - 1)·(2·Q - 1) + 1 units of 128 bytes, Q = 1 + 2·L being those of the largest frame,
-    behind the frames for which there are orders already. With 8 jobs and 16 lanes that is 456
-    units. A unit is two beats of 512 bits and each frame has a beat more, its seal: at most Q in a
-    turn, so that the 456 units are 1,144 beats at most.
+    than (J - 1)·(2·Q - 1) + 1 units of 128 bytes, Q = 1 + 4·L being those of the largest frame,
+    which has partial sums, behind the frames for which there are orders already. With 8 jobs and 16
+    lanes that is 904 units. A unit is two beats of 512 bits and each frame has a beat more, its
+    seal: at most Q in a turn, so that the 904 units are 2,264 beats at most.
 
     Latency: 3 cycles. Throughput: a delivery in two cycles in, a
     frame in two cycles out. `i` has no back-pressure: a replay, or a partial sum that goes up
@@ -130,7 +130,7 @@ class DeliveryQueue(wiring.Component):
         entry_shape = _entry(p)
         m.submodules.rings = rings = Rings(rings=2 * p.jobs, address=address)
         m.submodules.entries = entries = memory.Memory(shape=entry_shape, depth=depth, init=[])
-        m.submodules.scheduler = scheduler = Scheduler(classes=p.jobs + 1, quantum=1 + 2 * p.lanes)
+        m.submodules.scheduler = scheduler = Scheduler(classes=p.jobs + 1, quantum=1 + 4 * p.lanes)
         m.d.comb += [part.phase.eq(self.phase) for part in (rings, scheduler)]
 
         # Arrivals: whether a result is queued is looked up at once, and acted on in the next cycle.
@@ -155,8 +155,8 @@ class DeliveryQueue(wiring.Component):
             scheduler.arrived.eq(arriving.job),
             entry_write.en.eq(queues),
             entry_write.addr.eq(rings.tail),
-            written.blocks.eq(sum(arriving.header.present)),
-            *(written[name].eq(arriving[name]) for name in (*_KEPT, *in_all(p))),
+            written.blocks.eq(sum(arriving.header.present) << arriving.partial),
+            *(written[name].eq(arriving[name]) for name in _KEPT),
             self.replayed.eq(again & ~arriving.join),
             self.replay_dropped.eq(valid & ~fence & replay & ~again),
             self.result_dropped.eq(valid & ~fence & ~replay & ~result),
@@ -226,7 +226,7 @@ class DeliveryQueue(wiring.Component):
             o.answer.eq(answer1),
             o.last.eq(last),
             o.group.eq(~of_replays1 & ~entry.up & group1),
-            *(o[name].eq(entry[name]) for name in (*_KEPT, "blocks", *in_all(p))),
+            *(o[name].eq(entry[name]) for name in (*_KEPT, "blocks")),
             o.job.eq(job1),
             o.worker.eq(Mux(of_replays1, entry.worker, worker1)),
         ]

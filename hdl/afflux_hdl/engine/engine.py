@@ -57,8 +57,9 @@ class Engine(wiring.Component):
     """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
-    result: 30 cycles, whatever its size and the width of the bus; one cycle more if the frame ends
-    at the wrong phase. Throughput: one beat in and one beat out in each cycle.
+    result: 35 cycles at 512 bits, whatever its size; one cycle more if the frame ends at the wrong
+    phase. On a narrow bus so many without blocks, and with some those until the delivery leaves
+    `Merge`: 83 at 32 bits. Throughput: one beat in and one beat out in each cycle.
 
     Members:
         rx: Frames from the MAC, without frame check sequence.
@@ -229,13 +230,12 @@ class Engine(wiring.Component):
             connect(m, getattr(merge, f"write_{name}"), getattr(slot_memory, f"write_{name}"))
             connect(m, getattr(transmit, f"read_{name}"), getattr(slot_memory, f"send_{name}"))
 
-        if p.numbers:
-            m.submodules.block_notes = notes = BlockNotes(p)
-            connect(m, merge.read_exponents, notes.merge_exponents)
-            connect(m, merge.write_exponents, notes.write_exponents)
-            connect(m, merge.read_lost, notes.merge_lost)
-            connect(m, merge.write_note, notes.write_note)
-            connect(m, transmit.read_note, notes.send_note)
+        m.submodules.block_notes = notes = BlockNotes(p)
+        connect(m, merge.read_exponents, notes.merge_exponents)
+        connect(m, merge.write_words, notes.write_words)
+        connect(m, merge.read_loss, notes.merge_loss)
+        connect(m, merge.write_note, notes.write_note)
+        connect(m, transmit.read_note, notes.send_note)
 
         self._count(m, control, counters)
         m.d.comb += self.idle.eq(

@@ -33,6 +33,7 @@ class LaneAlu(wiring.Component):
         merged: The merged element, one cycle later.
         merged_residue: Its residue, one cycle later.
         overflow: A SUM left the range of int32, one cycle later.
+        less: `held` is less than `arriving`, without signs, which somebody else compares too.
     """
 
     def __init__(self) -> None:
@@ -47,6 +48,7 @@ class LaneAlu(wiring.Component):
                 "merged": Out(32),
                 "merged_residue": Out(residue.RESIDUE_BITS),
                 "overflow": Out(1),
+                "less": In(1),
             }
         )
 
@@ -54,14 +56,13 @@ class LaneAlu(wiring.Component):
         m = Module()
         held, arriving = self.held.as_signed(), self.arriving.as_signed()
         total = Signal(signed(33))
-        signed_less, unsigned_less, keep_held = Signal(), Signal(), Signal()
+        signed_less, keep_held = Signal(), Signal()
         differs = Signal()
         m.d.comb += [
             total.eq(held + arriving),
-            unsigned_less.eq(self.held < self.arriving),
             # One comparison serves both orders: unlike signs reverse the unsigned one.
             differs.eq(self.held[31] ^ self.arriving[31]),
-            signed_less.eq(unsigned_less ^ differs),
+            signed_less.eq(self.less ^ differs),
         ]
         with m.Switch(self.opcode):
             with m.Case(wire.Opcode.MAX):
@@ -69,7 +70,7 @@ class LaneAlu(wiring.Component):
             with m.Case(wire.Opcode.MIN):
                 m.d.comb += keep_held.eq(signed_less)
             with m.Default():
-                m.d.comb += keep_held.eq(unsigned_less)
+                m.d.comb += keep_held.eq(self.less)
         adds = Signal()
         m.d.comb += adds.eq(self.opcode == wire.Opcode.SUM)
         with m.If(self.fresh):

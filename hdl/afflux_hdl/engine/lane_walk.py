@@ -34,9 +34,11 @@ class LaneWalk(wiring.Component):
 
     Members:
         load, present: Start with this bitmap; lanes that are not built are ignored.
+        long: With `load`: blocks are twice as long.
         step: Go on to the next beat.
         lane: Lane of the current block.
         beat: Beat within the block.
+        second: The bit above `beat` in a block that is twice as long.
         any: There is a current block; otherwise the walk is over.
         last: This is the walk's last beat.
         last_but_one: The next beat is the walk's last one.
@@ -48,9 +50,11 @@ class LaneWalk(wiring.Component):
             {
                 "load": In(1),
                 "present": In(wire.LANES_MAX),
+                "long": In(1),
                 "step": In(1),
                 "lane": Out(parameters.lane_bits),
                 "beat": Out(parameters.beat_bits),
+                "second": Out(1),
                 "any": Out(1),
                 "last": Out(1),
                 "last_but_one": Out(1),
@@ -64,11 +68,17 @@ class LaneWalk(wiring.Component):
         later = Signal(lanes)
         single = Signal(init=1)
         block_ends = Signal()
+        short = Signal()
+        half = short | self.second
+        with m.If(self.load):
+            m.d.sync += [short.eq(~self.long), self.second.eq(0)]
+        with m.Elif(self.step & self.beat.all()):
+            m.d.sync += self.second.eq(~half)
         m.d.comb += [
             later.eq(remaining & ~(1 << self.lane)),
-            block_ends.eq(self.beat.all()),
+            block_ends.eq(self.beat.all() & half),
             self.last.eq(block_ends & single),
-            self.last_but_one.eq(self.beat[1:].all() & ~self.beat[0] & single),
+            self.last_but_one.eq(self.beat[1:].all() & ~self.beat[0] & single & half),
         ]
 
         def go_to(bitmap: Value) -> list[object]:
@@ -89,5 +99,5 @@ class LaneWalk(wiring.Component):
             with m.If(block_ends):
                 m.d.sync += go_to(later)
         # For proofs.
-        self.remaining, self.single = remaining, single
+        self.remaining, self.single, self.short = remaining, single, short
         return m

@@ -3,6 +3,8 @@
 The header's layout derives from `wire.FIELDS`; the others are private to the engine.
 """
 
+from enum import IntEnum
+
 from amaranth.lib import data, enum
 
 from afflux_hdl.contract import registers, wire
@@ -10,6 +12,8 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.packet_stream import Peer, UdpFrame
 
 __all__ = [
+    "FORMS",
+    "REPLY_WORDS",
     "AffluxFrame",
     "Cause",
     "Delivery",
@@ -19,13 +23,12 @@ __all__ = [
     "JobEntry",
     "JobPorts",
     "OperationKind",
+    "PartialDtype",
     "Reply",
     "Route",
     "SlotOperation",
     "WorkerAddress",
     "WorkerEntry",
-    "in_all",
-    "reply_words",
 ]
 
 GENERATION_BITS = 8
@@ -53,18 +56,29 @@ def _header_members() -> dict[str, int]:
 Header = data.StructLayout(_header_members())
 """The Afflux header, 22 bytes, as on the wire."""
 
+
+class PartialDtype(IntEnum):
+    """The dtypes of partial sums that an engine sends and takes.
+
+    The lower two bits are those of the numbers' own dtype.
+    """
+
+    FLOAT32 = 13
+    FLOAT16 = 10
+    BFLOAT16 = 11
+
+
 AffluxFrame = data.StructLayout({**UdpFrame.members, "afflux": Header})
 """All headers of a frame, 64 bytes, as on the wire."""
 
 
-def in_all(parameters: Parameters) -> dict[str, int]:
-    """Return the member that layouts have if the engine sums numbers, for -0."""
-    return {"in_all": wire.LANES_MAX} if parameters.numbers else {}
+FORMS = {"in_all": wire.LANES_MAX, "partial": 1, "rounded": 1}
+"""Members of what is sent, for its blocks' words: `in_all`, of the slot's version, for -0;
+`partial`: they are sent as partial sums; `rounded`: they are the parent's."""
 
 
-def reply_words(parameters: Parameters) -> int:
-    """Return how many words a short answer has: one more says that the engine sums numbers."""
-    return 9 if parameters.numbers else 8
+REPLY_WORDS = 8
+"""Words of a short answer that are not always 0."""
 
 
 class FrameSummary(data.StructLayout):
@@ -82,6 +96,7 @@ class FrameSummary(data.StructLayout):
         start: Offset of the look-ahead words in the receive buffer, in beats.
         end: Offset after the frame.
         blocks: Number of blocks.
+        partial: They are partial sums.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -98,6 +113,7 @@ class FrameSummary(data.StructLayout):
                 "start": parameters.offset_bits,
                 "end": parameters.offset_bits,
                 "blocks": 5,
+                "partial": 1,
             }
         )
 
@@ -214,7 +230,7 @@ class Delivery(data.StructLayout):
         generation: The delivery is discarded if the job has another generation by then.
         slot: Slot number in the pool.
         header: Afflux header, except for the worker.
-        in_all: If the engine sums numbers: lanes whose blocks all contributions have.
+        in_all, partial, rounded: As in `FORMS`.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -229,8 +245,8 @@ class Delivery(data.StructLayout):
                 "generation": GENERATION_BITS,
                 "slot": parameters.slot_bits,
                 "header": Header,
+                **FORMS,
             }
-            | in_all(parameters)
         )
 
 
@@ -242,8 +258,8 @@ class Dispatch(data.StructLayout):
             no use then.
         last: The delivery's last frame.
         group: Send to the job's multicast group.
-        blocks: Number of blocks.
-        join, up, worker, job, generation, slot, header, in_all: As in Delivery.
+        blocks: Length of its blocks, in units of 256 bytes: their number, but of partial sums.
+        join, up, worker, job, generation, slot, header, in_all, partial, rounded: As in Delivery.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -252,7 +268,7 @@ class Dispatch(data.StructLayout):
                 "answer": 1,
                 "last": 1,
                 "group": 1,
-                "blocks": 5,
+                "blocks": parameters.units_bits,
                 "join": 1,
                 "up": 1,
                 "worker": parameters.worker_bits,
@@ -260,8 +276,8 @@ class Dispatch(data.StructLayout):
                 "generation": GENERATION_BITS,
                 "slot": parameters.slot_bits,
                 "header": Header,
+                **FORMS,
             }
-            | in_all(parameters)
         )
 
 
@@ -291,6 +307,7 @@ class SlotOperation(data.StructLayout):
         version: Version of the slot.
         complete: This contribution completes the round: deliver its result.
         delivery: The delivery.
+        partial: The frame carries partial sums.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -306,6 +323,7 @@ class SlotOperation(data.StructLayout):
                 "version": 1,
                 "complete": 1,
                 "delivery": Delivery(parameters),
+                "partial": 1,
             }
         )
 
@@ -324,6 +342,6 @@ class Reply(data.StructLayout):
             {
                 "peer": Peer(parameters.ports),
                 "header": Header,
-                "words": data.ArrayLayout(32, reply_words(parameters)),
+                "words": data.ArrayLayout(32, REPLY_WORDS),
             }
         )

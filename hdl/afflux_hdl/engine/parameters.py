@@ -33,8 +33,6 @@ class Parameters:
         ram_output_register: 1: what 250 MHz ask for. The blocks of the slots and what has arrived
             come out of their memories through output registers, look-ahead words pass a register
             behind theirs, and the longest decisions have a cycle more. Results are a cycle later.
-        numbers: 64: bits of a word's place in a slot, if the engine is to sum numbers
-            (`docs/protocol_2.md`); 0: it knows the opcodes of version 1 only. At 512 bits only.
         build_time: When the gateware was made, in seconds since 1970, for its register.
         build_commit: First 32 bits of the commit of its sources, likewise. Both are nothing but the
             content of a memory; with 0, equal sources give equal gateware.
@@ -51,7 +49,6 @@ class Parameters:
     link_timeout: int = 1 << 17
     ports: int = 1
     ram_output_register: int = 0
-    numbers: int = 0
     build_time: int = 0
     build_commit: int = 0
 
@@ -72,10 +69,6 @@ class Parameters:
 
         if self.ram_output_register not in (0, 1):
             raise ValueError(f"ram_output_register must be 0 or 1, not {self.ram_output_register}")
-        if self.numbers not in (0, 64):
-            raise ValueError(f"numbers must be 0 or 64, not {self.numbers}")
-        if self.numbers and self.bus_bits != 512:
-            raise ValueError(f"numbers need 512 bits, not {self.bus_bits}")
         if not 1 <= self.ports <= 8:
             raise ValueError(f"ports must be 1 to 8, not {self.ports}")
         if not 2 <= self.link_timeout <= 1 << 24:
@@ -92,14 +85,17 @@ class Parameters:
         return checked_bits(self.bus_bits)
 
     @property
-    def sums_numbers(self) -> bool:
-        """Whether the engine knows the opcodes of version 2."""
-        return self.numbers > 0
+    def arrival_waits(self) -> int:
+        """Cycles for which a beat of a block waits behind the receive buffer, 0 or 1.
+
+        It does so for the slot memory's output register; on narrow buses for its block's exponent.
+        """
+        return int(self.ram_output_register or self.header_beats > 1)
 
     @property
     def slot_word_bits(self) -> int:
-        """Bits of a block's word in the slot memory: the word and its residue, or `Fixed.slot`."""
-        return Fixed(self.numbers).slot().size if self.numbers else checked_bits(32)
+        """Bits of a block's word in the slot memory: `Fixed.slot`."""
+        return Fixed().slot().size
 
     @property
     def slot_beat_bits(self) -> int:
@@ -118,8 +114,11 @@ class Parameters:
 
     @property
     def frame_beats_max(self) -> int:
-        """Beats of the largest frame that the engine takes."""
-        return 2 * self.header_beats + self.lanes * self.block_beats
+        """Beats of the largest frame that the engine takes.
+
+        Blocks of partial sums are twice as long as others.
+        """
+        return 2 * self.header_beats + self.lanes * 2 * self.block_beats
 
     @property
     def payload_beats_max(self) -> int:
@@ -144,6 +143,11 @@ class Parameters:
     def slot_bits(self) -> int:
         """Bits of a slot's number in the pool."""
         return ceil_log2(self.slots)
+
+    @property
+    def units_bits(self) -> int:
+        """Bits of the length of a frame's blocks, in units of 256 bytes."""
+        return 6
 
     @property
     def lane_bits(self) -> int:

@@ -16,14 +16,13 @@ Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_limits.p
 `tests/sim/test_engine_random.py`, `tests/sim/test_fuzz.py`.
 """
 
-from collections.abc import Sequence
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
+from afflux_hdl.engine.arriving_forms import is_one_of, is_partial, is_unknown, units_of
 from afflux_hdl.engine.layouts import Cause, FrameSummary
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive_stages import Stage1, Stage2, Stage3, Stage4, Stage5
@@ -55,10 +54,6 @@ SUMMARY_MARGIN = 16
 
 WORKER_TYPES = (wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT)
 PARENT_TYPES = (wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED)
-
-
-def _is_one_of(value: Value, choices: Sequence[int]) -> Value:
-    return Cat(value == choice for choice in choices).any()
 
 
 def _folds_to_ones(total: Value) -> Value:
@@ -203,6 +198,7 @@ class Receive(wiring.Component):
                 m.d.sync += [
                     then.header.eq(next_header),
                     then.blocks.eq(tree_sum(list(next_header.afflux.present))),
+                    then.units.eq(units_of(next_header.afflux)),
                 ]
                 ip_words = words_of(next_header.ipv4.as_value())
                 for n, ip_sum in enumerate(then.ip_sums):
@@ -254,10 +250,13 @@ class Receive(wiring.Component):
         sealed = Signal()
         least_ip = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
         least_udp = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
-        expected_beats = Signal(range(2 * p.header_beats + wire.LANES_MAX * p.block_beats + 2))
+        longest = 2 * p.block_beats
+        # Longer frames do not fit the buffer, but it has room for partial sums.
+        more_blocks = now.blocks > p.lanes if p.lanes < wire.LANES_MAX else 0
+        expected_beats = Signal(range(2 * p.header_beats + wire.LANES_MAX * longest + 2))
         m.d.comb += [
             sealed.eq(ipv4.length[8:] == least_ip + wire.SEAL_BYTES),
-            expected_beats.eq(2 * p.header_beats + now.blocks * p.block_beats + sealed),
+            expected_beats.eq(2 * p.header_beats + now.units * p.block_beats + sealed),
         ]
         m.d.sync += [
             then.flags.ended.eq(now.ended),
@@ -286,14 +285,15 @@ class Receive(wiring.Component):
             then.flags.bad_length.eq(
                 (now.beats != expected_beats)
                 | ~Mux(sealed, now.sealed, now.whole)
-                | (ipv4.length[:8] != now.blocks)
+                | (ipv4.length[:8] != now.units)
                 | ((ipv4.length[8:] != least_ip) & ~sealed)
-                | (udp.length[:8] != now.blocks)
+                | (udp.length[:8] != now.units)
                 | (udp.length[8:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp))
+                | more_blocks
             ),
-            then.flags.bad_type.eq(self._unknown(afflux)),
-            then.flags.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
-            then.flags.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
+            then.flags.bad_type.eq(is_unknown(afflux)),
+            then.flags.bad_worker_type.eq(~is_one_of(afflux.type, WORKER_TYPES)),
+            then.flags.bad_parent_type.eq(~is_one_of(afflux.type, PARENT_TYPES)),
             then.flags.no_checksum.eq(udp.checksum == 0),
             then.flags.join.eq(afflux.type == wire.Type.JOIN),
             then.flags.holds_room.eq(now.beats > p.header_beats),
@@ -310,18 +310,13 @@ class Receive(wiring.Component):
             then.summary.blocks.eq(now.blocks),
         ]
 
+        partial = is_partial(afflux)
+        m.d.sync += then.summary.partial.eq(partial)
+        # Results of a parent are rounded.
+        with m.If(partial):
+            m.d.sync += then.flags.bad_parent_type.eq(1)
         if p.ports > 1:
             m.d.sync += then.summary.source.net_ports.eq(now.net_ports)
-
-    def _unknown(self, header: data.View) -> Value:
-        """Return whether the engine does not have an opcode, for its dtype."""
-        beyond = header.opcode > wire.Opcode.UMIN
-        if not self._parameters.numbers:
-            return beyond
-        has_sums = header.opcode[3] & ~header.opcode.all()
-        has_others = _is_one_of(header.opcode, (wire.NumberOpcode.MAX, wire.NumberOpcode.MIN))
-        is_float = (header.dtype != 0) & (header.dtype < 4)
-        return beyond & ~((has_sums | has_others) & is_float)
 
     def _sum(self, m: Module) -> Signal:
         """Stages 1 to 3: return the sum for the UDP checksum.

@@ -66,6 +66,7 @@ class Stage2:
         net_ports: The network port by which it has come, if there are several.
         header, next_header: Its headers, now and in the next cycle.
         blocks: Number of its blocks.
+        units: Their length in units of 256 bytes: their number, but of partial sums.
         ip_sums: Sums of two words each of the IPv4 header.
     """
 
@@ -84,6 +85,7 @@ class Stage2:
             Signal(AffluxFrame, name="next_header"),
         )
         self.blocks = Signal(5, name="blocks")
+        self.units = Signal(p.units_bits, name="units")
         self.ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
 
 

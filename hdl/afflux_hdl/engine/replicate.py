@@ -10,6 +10,8 @@ from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.layouts import (
+    FORMS,
+    REPLY_WORDS,
     Dispatch,
     Header,
     JobEntry,
@@ -18,8 +20,6 @@ from afflux_hdl.engine.layouts import (
     Route,
     WorkerAddress,
     WorkerEntry,
-    in_all,
-    reply_words,
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort
@@ -50,11 +50,11 @@ class FrameOrder(data.StructLayout):
         peer: Destination.
         source_port: UDP port of this end, as on the wire.
         ip_checksum: Checksum of the IPv4 header, as on the wire.
-        blocks: Number of blocks.
+        blocks: As in Dispatch.
         header: Afflux header.
         slot: Slot number in the pool.
         words: First words of a short answer.
-        in_all: As in Delivery.
+        in_all, partial, rounded: As in Delivery.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -65,12 +65,12 @@ class FrameOrder(data.StructLayout):
                 "peer": Peer(parameters.ports),
                 "source_port": 16,
                 "ip_checksum": 16,
-                "blocks": 5,
+                "blocks": parameters.units_bits,
                 "header": Header,
                 "slot": parameters.slot_bits,
-                "words": data.ArrayLayout(32, reply_words(parameters)),
+                "words": data.ArrayLayout(32, REPLY_WORDS),
+                **FORMS,
             }
-            | in_all(parameters)
         )
 
 
@@ -235,8 +235,8 @@ class Replicate(wiring.Component):
                 order2.header.eq(header1),
                 up2.eq(~frame1.answer & frame1.up),
             ]
-            if p.numbers:
-                m.d.sync += order2.in_all.eq(frame1.in_all)
+            for name in FORMS:
+                m.d.sync += order2[name].eq(frame1[name])
         own_port = Signal(16)
         order3 = Signal(order_shape)
         order4 = Signal(order_shape)

@@ -31,14 +31,13 @@ from afflux_hdl.lib.residue import RESIDUE_BITS, fits
 
 __all__ = ["DEPTH", "MARGIN", "FrameBeat", "Seal"]
 
-DEPTH = 16
-"""Beats behind the memories: those in flight when the MAC stops, and a few more. An engine that
-sums numbers has more in flight: twice as many."""
+DEPTH = 32
+"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
 
-MARGIN = 9
+MARGIN = 15
 """Space for the next two beats plus those already in flight."""
 
-SUMS = 16
+SUMS = 32
 """Frames whose sums are kept: more than have their last beat in a full queue."""
 
 
@@ -98,7 +97,7 @@ class Seal(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(FrameBeat(p), always_ready=True)),
-                "level": Out(range((DEPTH << p.sums_numbers) + 1)),
+                "level": Out(range(DEPTH + 1)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "mismatch": Out(1),
                 "idle": Out(1),
@@ -113,12 +112,8 @@ class Seal(wiring.Component):
             | ({"net_ports": p.ports} if p.ports > 1 else {})
         )
         sum_shape = data.StructLayout({"folded": 17, "spoiled": 1})
-        m.submodules.output = output = Queue(
-            beat_shape, depth=DEPTH << p.sums_numbers, always_ready=True
-        )
-        m.submodules.sums = sums = Queue(
-            sum_shape, depth=SUMS << p.sums_numbers, buffered=False, always_ready=True
-        )
+        m.submodules.output = output = Queue(beat_shape, depth=DEPTH, always_ready=True)
+        m.submodules.sums = sums = Queue(sum_shape, depth=SUMS, buffered=False, always_ready=True)
 
         # A register on the way to the queue, while the frame's sum is made.
         beat0, beat1 = self.i.payload, Signal(beat_shape)
@@ -167,7 +162,7 @@ class Seal(wiring.Component):
         for n, partial in enumerate(partial1):
             m.d.sync += partial.eq(tree_sum(terms[4 * n : 4 * n + 4]))
         first1, first2 = Signal(), Signal()
-        sum2, sum3 = Signal(16 + bits_for(len(words))), Signal(28)
+        sum2, sum3 = Signal(16 + bits_for(len(words))), Signal(29)
         m.d.sync += [first1.eq(index == 0), first2.eq(first1), sum2.eq(tree_sum(partial1))]
         with m.If(valid2):
             m.d.sync += sum3.eq(Mux(first2, 0, sum3) + sum2)

@@ -14,16 +14,19 @@ start packets only at their phase. At 512 bits the look-ahead words are one beat
 the merge stage's at phase 1 and the transmit stage's at phase 0; with `ram_output_register`, where
 both address it a cycle earlier, it is the other way round.
 
-With each word of 32 bits its residue is kept: 36 of 36 bits, or 576 of the 8 x 72 of UltraRAM.
+With each look-ahead word its residue is kept: 36 of 36 bits. A block's word has `Fixed.slot`.
 
 Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
 `tests/sim/test_engine_numbers.py`.
 """
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from afflux_hdl.engine.lane_ram import LaneRam
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort, connect_in_turn
 from afflux_hdl.lib.ram import Ram
@@ -39,7 +42,8 @@ class SlotMemory(wiring.Component):
     beat for the merge stage, a beat for the transmit stage, and a write, in each cycle.
 
     An address is that of a beat: {slot, version, lane, beat} of a block, {slot, version, beat} of
-    words, the beat in the low bits. Data are a beat's words and behind them their residues.
+    words, the beat in the low bits. Data are a block's words as `slot_words` has them; of words a
+    beat, and behind it their residues.
 
     Members:
         phase: Alternates from cycle to cycle. The merge stage reads beat n of a block in a cycle
@@ -72,26 +76,12 @@ class SlotMemory(wiring.Component):
         parity_read = Signal()
         m.d.sync += parity_read.eq(self.phase)
 
-        def bank(name: str, address_bits: int, apart: int = 0, registered: bool = False) -> Ram:
-            ram = Ram(
-                width=p.slot_beat_bits if name.startswith("block") else p.checked_bits,
-                address_bits=address_bits,
-                apart=apart,
-                output_register=registered,
-            )
-            m.submodules[name] = ram
-            return ram
-
-        def two_banks(
-            name: str, address_bits: int, apart: int = 0, registered: bool = False
-        ) -> None:
+        def two_banks(name: str, banks: Sequence[Ram | LaneRam], registered: bool = False) -> None:
             """Add the banks of even and of odd beats of the blocks or words."""
             merge, send = getattr(self, f"merge_{name}"), getattr(self, f"send_{name}")
             write = getattr(self, f"write_{name}")
-            banks = [
-                bank(f"{name}_{parity}", address_bits - 1, apart, registered) for parity in range(2)
-            ]
             for parity, ram in enumerate(banks):
+                m.submodules[f"{name}_{parity}"] = ram
                 m.d.comb += [
                     ram.write.enable.eq(write.enable & (write.address[0] == parity)),
                     ram.write.address.eq(write.address[1:]),
@@ -111,18 +101,20 @@ class SlotMemory(wiring.Component):
             ]
 
         # On narrow buses, so in small devices, powers of two fit into block RAMs that stand side by
-        # side; with the residues among them, RAMs would stand one behind the other.
-        residues = p.checked_bits - p.bus_bits
-        two_banks(
-            "block",
-            p.block_address_bits,
-            residues if p.header_beats > 1 else 0,
-            bool(p.ram_output_register),
-        )
+        # side; with residues and flags among them, RAMs would stand one behind the other.
+        beyond = p.slot_beat_bits - (1 << (p.slot_beat_bits.bit_length() - 1))
+        apart = beyond if p.header_beats > 1 else 0
+        blocks = [LaneRam(p, apart=apart) for _ in range(2)]
+        two_banks("block", blocks, bool(p.ram_output_register))
         if p.header_beats > 1:
-            two_banks("words", p.words_address_bits)
+            halves = [
+                Ram(width=p.checked_bits, address_bits=p.words_address_bits - 1) for _ in range(2)
+            ]
+            two_banks("words", halves)
         else:
-            words = bank("words", p.words_address_bits)
+            m.submodules.words = words = Ram(
+                width=p.checked_bits, address_bits=p.words_address_bits
+            )
             wiring.connect(m, wiring.flipped(self.write_words), words.write)
             turns = (self.send_words, self.merge_words)
             if p.ram_output_register:

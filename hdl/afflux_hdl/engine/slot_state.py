@@ -12,7 +12,6 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.layouts import in_all
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
@@ -28,7 +27,7 @@ class VersionState(data.StructLayout):
         held: The version holds a round of this job run.
         present, operation, dtype, opcode: Fields of the header.
         conflict: The contributions disagree.
-        in_all: If the engine sums numbers: lanes that are present in all contributions.
+        in_all: Lanes that are present in all contributions.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -40,8 +39,8 @@ class VersionState(data.StructLayout):
                 "dtype": 4,
                 "opcode": 4,
                 "conflict": 1,
+                "in_all": wire.LANES_MAX,
             }
-            | in_all(parameters)
         )
 
 

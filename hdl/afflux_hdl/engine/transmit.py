@@ -37,9 +37,9 @@ __all__ = ["Transmit"]
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 7 cycles from an order to the first beat on `o`, one more with the slot memory's output
-    register, and one more if it comes at the wrong phase. In an engine that sums numbers it is five
-    more, as beats wait while blocks are rounded. Throughput: one beat in each cycle while
+    Latency: 12 cycles from an order to the first beat on `o`: in five of them blocks are rounded,
+    and all beats wait for that. One more with the slot memory's output register, and one more if it
+    comes at the wrong phase. Throughput: one beat in each cycle while
     `o.ready` holds, the seal of each frame included; back-pressure stops what is before the seal in
     steps of two beats, so that each beat is read at its bank's phase. While `discard` holds it
     takes orders at that rate too, whatever `o.ready` is, and discards their frames.
@@ -54,7 +54,7 @@ class Transmit(wiring.Component):
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
-        read_note: If the engine sums numbers: block notes.
+        read_note: Block notes.
         o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the
             seal that ends a frame. `error`, with `last`, marks a frame whose rest is missing.
         discard: Nobody takes frames, or nobody is to get them.
@@ -78,7 +78,7 @@ class Transmit(wiring.Component):
                 "i": In(stream.Signature(FrameOrder(p))),
                 "read_block": Out(ReadPort(p.block_address_bits, p.slot_beat_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
-                **({"read_note": Out(ReadPort(*note_port(p)))} if p.numbers else {}),
+                "read_note": Out(ReadPort(*note_port(p))),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "discard": In(1),
                 "cut": In(1),
@@ -111,14 +111,11 @@ class Transmit(wiring.Component):
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
         # there need not be room carry a mark.
         # One more in flight takes a pair more.
-        depth, margin = DEPTH, MARGIN + 2 * p.ram_output_register
-        if p.numbers:
-            # Five more in flight take three pairs more.
-            depth, margin = 2 * DEPTH, margin + ROUND_CYCLES + 1
+        margin = MARGIN + 2 * p.ram_output_register
         room, unsent = Signal(), Signal()
         with m.If(~self.phase):
             m.d.sync += [
-                room.eq((seal.level <= depth - margin) | self.discard),
+                room.eq((seal.level <= DEPTH - margin) | self.discard),
                 unsent.eq(self.discard),
             ]
 
@@ -150,6 +147,7 @@ class Transmit(wiring.Component):
             # Without an order the walk stands still, as nothing is active.
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.header.present),
+            walk.long.eq(self.i.payload.partial),
         ]
         m.d.sync += last_issue.eq(ends_next)
         m.d.comb += [self.done.eq(last_issue & ~order.reply), self.done_job.eq(order.job)]
@@ -213,17 +211,15 @@ class Transmit(wiring.Component):
             self.found_words = found[-1]
             under_way = valid1 | found[0]
             valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
-        block1 = self.read_block.data
-        if p.numbers:
-            block1 = self._round(m, order, walk)
-            waiting = (valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)
-            stages = [waiting]
-            for _ in range(ROUND_CYCLES):
-                found = tuple(Signal.like(each) for each in stages[-1])
-                m.d.sync += [x.eq(now) for x, now in zip(found, stages[-1], strict=True)]
-                stages.append(found)
-            under_way = under_way | Cat(stage[0] for stage in stages).any()
-            valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
+        # While blocks are rounded.
+        block1 = self._round(m, order, walk)
+        stages = [(valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)]
+        for _ in range(ROUND_CYCLES):
+            found = tuple(Signal.like(each) for each in stages[-1])
+            m.d.sync += [later.eq(now) for later, now in zip(found, stages[-1], strict=True)]
+            stages.append(found)
+        under_way = under_way | Cat(stage[0] for stage in stages).any()
+        valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
         valid2 = Signal()
         beat2 = Signal(FrameBeat(p))
         content = Cat(beat2.data, beat2.residues)
@@ -271,20 +267,27 @@ class Transmit(wiring.Component):
         m.d.sync += in_lane.eq(order.in_all.bit_select(walk.lane, 1))
         m.d.comb += self.read_note.address.eq(self.read_block.address[p.beat_bits :])
         # The order may be the next one's when the slot memory answers.
-        known = (order.header.opcode, order.header.dtype)
-        opcode, dtype = (delayed(m, value, 1 + p.ram_output_register) for value in known)
+        known = (order.header.opcode, order.header.dtype, order.partial, walk.second, order.rounded)
+        opcode, dtype, partial, upper, rounded = (
+            delayed(m, value, 1 + p.ram_output_register) for value in known
+        )
         note, all_present = (
             delayed(m, value, p.ram_output_register) for value in (self.read_note.data, in_lane)
         )
+        wrong = note.exponent.xor() | (note.loss.lost == note.loss.kept)
         words = []
         for n in range(p.words_per_beat):
-            m.submodules[f"send_{n}"] = word = SendWord(Fixed(p.numbers))
+            m.submodules[f"send_{n}"] = word = SendWord(Fixed())
             m.d.comb += [
                 word.slot.eq(self.read_block.data.word_select(n, p.slot_word_bits)),
                 word.opcode.eq(opcode),
                 word.dtype.eq(dtype),
-                word.exponent.eq(note.exponent),
-                word.lost.eq(note.lost),
+                word.partial.eq(partial),
+                word.upper.eq(upper),
+                word.rounded.eq(rounded),
+                word.exponent.eq(note.exponent[:-1]),
+                word.lost.eq(note.loss.lost),
+                word.wrong.eq(wrong),
                 word.all_present.eq(all_present),
             ]
             words.append(word)
@@ -294,14 +297,15 @@ class Transmit(wiring.Component):
         """Compose all headers of the frame, which has a seal."""
         header = Signal(AffluxFrame)
         ethernet, ipv4, udp = header.ethernet, header.ipv4, header.udp
-        # The length has 256 for each block: their number is the upper octet.
+        # The length has 256 for each unit of the blocks: their number is the upper octet.
+        upper = Cat(order.blocks, Const(0, 8 - len(order.blocks)))
         length_low = wire.UDP_PAYLOAD_MIN + wire.SEAL_BYTES + wire.UDP_BYTES
         m.d.comb += [
             ethernet.destination.eq(order.peer.mac),
             ethernet.source.eq(self.local.mac),
             ethernet.type.eq(as_sent(ETHERTYPE_IPV4, 2)),
             ipv4.as_value()[:8].eq(IPV4_WITHOUT_OPTIONS),
-            ipv4.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low + wire.IPV4_BYTES, 8))),
+            ipv4.length.eq(Cat(upper, Const(length_low + wire.IPV4_BYTES, 8))),
             ipv4.fragment.eq(as_sent(DONT_FRAGMENT, 2)),
             ipv4.time_to_live.eq(TIME_TO_LIVE),
             ipv4.protocol.eq(PROTOCOL_UDP),
@@ -310,7 +314,7 @@ class Transmit(wiring.Component):
             ipv4.destination.eq(order.peer.address),
             udp.source.eq(order.source_port),
             udp.destination.eq(order.peer.port),
-            udp.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low, 8))),
+            udp.length.eq(Cat(upper, Const(length_low, 8))),
             udp.checksum.eq(wire.SEALED_CHECKSUM),
             header.afflux.eq(order.header),
         ]

@@ -41,21 +41,25 @@ class Accumulate(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         cut = self._fixed.half
-        held = self.held.value
+        slot = self.held.value
 
         # One chain of carries, with a place before each half. Below the lower half, and below the
         # upper one if there are two, that place adds up to the half's own carry. A wide element's
         # carry passes it.
         addend, carry = self.addend.value, self.addend.carry
         left = Cat(carry[0], addend[:cut], self.halves & carry[1], addend[cut:])
-        right = Cat(Const(1, 1), held[:cut], ~self.halves | carry[1], held[cut:])
+        right = Cat(Const(1, 1), slot[:cut], ~self.halves | carry[1], slot[cut:])
         total = Signal(len(left))
         m.d.comb += total.eq(left + right)
         m.d.sync += self.merged.value.eq(Cat(total[1 : cut + 1], total[cut + 2 :]))
 
+        # A flag that both have is in both residues, and has to be in that of the sum once.
+        flags = zip(self._fixed.flags(self.held), self._fixed.flags(self.addend), strict=True)
+        twice = [residue.minus(held & addend) for held, addend in flags]
+        terms = [self.held.residue, self.addend.residue, *twice]
         m.d.sync += [
             self.merged.special.eq(self.held.special.as_value() | self.addend.special.as_value()),
             self.merged.not_minus_zero.eq(self.held.not_minus_zero | self.addend.not_minus_zero),
-            self.merged.residue.eq(residue.total(m, (self.held.residue, self.addend.residue))),
+            self.merged.residue.eq(residue.total(m, terms)),
         ]
         return m

@@ -10,9 +10,12 @@ One shifter serves both a wide element and two halves: `afflux_hdl.numbers.shift
 element both halves of the logic come to the same distance.
 
 The addend's residue is that of the word, without exponent and sign, and negated for each place by
-which the significand moves. So if a bit of the word has flipped, or one flips in the shifter or
-behind it, the slot's word does not fit its residue. Infinities and NaNs are added like a number
-whose exponent is E, so that they fit theirs.
+which the significand moves; and of the flags. So if a bit of the word has flipped, or one flips in
+the shifter or behind it, the slot's word does not fit its residue. Infinities and NaNs are added
+like a number whose exponent is E, so that they fit theirs.
+
+Distances and signs have a parity, and an addend with a wrong one is lost: a move by other places
+may leave the residue as it is.
 
 Proved: `tests/formal/align.py`. Tested: `tests/hdl/test_numbers.py`.
 """
@@ -42,7 +45,7 @@ class Align(wiring.Component):
             all contributions, at least 1.
         o: The addend, three cycles later.
         lost: It is not exact, three cycles later: an element that is not zero has an exponent
-            greater than E, or bits below the slot's lowest.
+            greater than E, or bits below the slot's lowest; or a bit has flipped.
     """
 
     def __init__(self, fixed: Fixed) -> None:
@@ -74,6 +77,7 @@ class Align(wiring.Component):
                     "special": data.ArrayLayout(2, 2),
                     "residue": data.ArrayLayout(RESIDUE_BITS, 2),
                     "turned": 2,
+                    "parity": 2,
                 }
             )
         )
@@ -93,6 +97,7 @@ class Align(wiring.Component):
                     "special": data.ArrayLayout(2, 2),
                     "residue": RESIDUE_BITS,
                     "lost": 1,
+                    "parity": 1,
                 }
             )
         )
@@ -128,17 +133,25 @@ class Align(wiring.Component):
         # Each place by which the significand moves negates its residue.
         odd = f.by_format(self.dtype, lambda form: (f.hidden_of(form) - form.fraction_bits) % 2)
         infinity = Mux(sign, Special.MINUS_INFINITY, Special.INFINITY)
+        special = Mux(full, Mux(empty, infinity, Special.NAN), 0)
+        zero = ~normal & empty
+        beside = Cat(sign, zero, special, self.dtype[1] if n == 0 else 0)
         m.d.sync += [
             unpacked.distance[n].eq(below[1:-1]),
             unpacked.above[n].eq(~below[-1]),
             unpacked.negative[n].eq(sign),
-            unpacked.zero[n].eq(~normal & empty),
-            unpacked.special[n].eq(Mux(full, Mux(empty, infinity, Special.NAN), 0)),
+            unpacked.zero[n].eq(zero),
+            unpacked.special[n].eq(special),
+            unpacked.parity[n].eq(Cat(beside, below[1:-1], ~below[-1]).xor()),
             unpacked.residue[n].eq(self._residue(m, n, exponent, normal, sign)),
             unpacked.turned[n].eq(sign ^ odd ^ (below[1] & ~full)),
         ]
         with m.If(full):
-            m.d.sync += [unpacked.distance[n].eq(0), unpacked.above[n].eq(0)]
+            m.d.sync += [
+                unpacked.distance[n].eq(0),
+                unpacked.above[n].eq(0),
+                unpacked.parity[n].eq(beside.xor()),
+            ]
         return normal
 
     def _residue(self, m: Module, n: int, exponent: Value, normal: Value, sign: Value) -> Value:
@@ -183,12 +196,15 @@ class Align(wiring.Component):
         """Move down by less than the greatest stride; see what is beyond the slot."""
         f = self._fixed
         far = Signal(2)
-        lost: Value = Const(0, 1)
-        fine = 2 * (len(f.strides) - 1)
+        beside = Cat(unpacked.distance, unpacked.above, unpacked.negative, unpacked.zero)
+        odd = Cat(beside, unpacked.special, unpacked.halves, unpacked.parity).xor()
+        lost: Value = odd
+        digits, fine = [], 2 * (len(f.strides) - 1)
         for n, distance in enumerate(unpacked.distance):
             m.d.comb += far[n].eq(unpacked.above[n] | distance[fine + 2 :].any())
             lost = lost | (far[n] & ~unpacked.zero[n])
-            m.d.sync += moved.digit[n].eq(distance[fine : fine + 2])
+            digits.append(distance[fine : fine + 2])
+            m.d.sync += moved.digit[n].eq(digits[n])
 
         # Lowest bit that an upper half may have, counted from the cut: there is nothing below.
         lowest = f.hidden(f.half) - max(form.fraction_bits for form in f.halves)
@@ -206,16 +222,20 @@ class Align(wiring.Component):
             lowest = max(0, lowest - 3 * stride)
         residues = [minus(unpacked.residue[n], unpacked.turned[n]) for n in range(2)]
         residues[1] = residues[1] & unpacked.halves.replicate(RESIDUE_BITS)
+        not_minus_zero = Signal(2)
+        m.d.comb += not_minus_zero.eq(~(unpacked.negative & unpacked.zero))
+        residues += [unpacked.special[0], unpacked.special[1], not_minus_zero]
         m.d.sync += [
             moved.bits.eq(bits),
             moved.upper_if_wide.eq(bits[f.half :]),
             moved.halves.eq(unpacked.halves),
             moved.clear.eq(far),
             moved.negative.eq(unpacked.negative),
-            moved.not_minus_zero.eq(~(unpacked.negative & unpacked.zero)),
+            moved.not_minus_zero.eq(not_minus_zero),
             moved.special.eq(unpacked.special),
             moved.residue.eq(total(m, residues)),
             moved.lost.eq(lost),
+            moved.parity.eq(Cat(unpacked.halves, *digits, far, unpacked.negative, lost).xor()),
         ]
         with m.If(unpacked.halves):
             m.d.sync += moved.upper_if_wide.eq(0)
@@ -224,7 +244,8 @@ class Align(wiring.Component):
         """Move down by the greatest stride, and invert what is negative."""
         f = self._fixed
         stride = f.strides[0]
-        lost: Value = moved.lost
+        beside = Cat(moved.halves, moved.digit, moved.clear, moved.negative)
+        lost: Value = moved.lost | Cat(beside, moved.lost, moved.parity).xor()
         views = (Cat(moved.bits[: f.half], moved.upper_if_wide), moved.bits[f.half :])
         for n, (view, counts) in enumerate(zip(views, (1, moved.halves), strict=True)):
             place = slice(n * f.half, (n + 1) * f.half)

@@ -17,10 +17,10 @@ Proved: `tests/formal/align.py`. Tested: `tests/hdl/test_numbers.py`.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from amaranth.hdl import Const, Mux, Value, ValueLike
+from amaranth.hdl import Cat, Const, Mux, Value, ValueLike
 from amaranth.lib import data
 
-from afflux_hdl.numbers.residue import RESIDUE_BITS
+from afflux_hdl.numbers.residue import RESIDUE_BITS, pairs
 
 __all__ = ["GUARD_BITS", "Fixed", "Format", "Special"]
 
@@ -117,8 +117,8 @@ class Fixed:
 
         The lower half is element 0; of a wide element both are the same. `not_minus_zero` is set if
         a contribution was anything but -0. `residue` is that of the elements' values, with their
-        signs, added up; of one that is special the value says nothing else. All zeros are a slot
-        without contributions.
+        signs, and of the flags, added up; of one that is special the value says nothing else. All
+        zeros are a slot without contributions.
         """
         return data.StructLayout(
             {
@@ -144,6 +144,28 @@ class Fixed:
                 "residue": RESIDUE_BITS,
             }
         )
+
+    @staticmethod
+    def flags(of: data.View) -> list[Value]:
+        """Return the flags of a slot or of an addend, as the pairs that a residue counts."""
+        return [of.special[0], of.special[1], of.not_minus_zero]
+
+    def digits(self, slot: data.View, halves: Value) -> list[Value]:
+        """Return pairs of bits whose sum is that of a slot's elements, with signs, and its flags.
+
+        It is meant modulo 3.
+
+        A sign counts -2**n where a bit there would count 2**n: 1 instead of 2, as n is odd.
+        """
+        cut, value = self.half, slot.value
+        middle = value[cut - 1]
+        return [
+            *pairs(value[: cut - 1]),
+            Cat(middle & halves, middle & ~halves),
+            *pairs(value[cut:-1]),
+            Cat(value[-1], Const(0, 1)),
+            *self.flags(slot),
+        ]
 
     def hidden_of(self, form: Format) -> int:
         """Return the place of the hidden bit of one of the formats in what an element takes."""
