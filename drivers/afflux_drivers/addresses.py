@@ -21,6 +21,7 @@ __all__ = [
     "lanes_for_mtu",
     "named",
     "never_fragment",
+    "peer_name",
     "resolve",
     "route_to",
     "same_address",
@@ -33,6 +34,8 @@ _LONGER_HEADER_BYTES = _IPV6_HEADER_BYTES - wire.IPV4_BYTES
 _IP_MTU_DISCOVER, _IP_MTU = 10, 14
 _IPV6_MTU_DISCOVER, _IPV6_MTU = 23, 24
 _PMTUDISC_DO = 2
+
+_IPV6_BITS = 64
 
 _PACKET_MAX = 65535
 """The loopback interface has more, but the length field of a packet ends there."""
@@ -104,6 +107,23 @@ def same_address(one: str, other: str) -> bool:
         return False
     first, second = (getattr(number, "ipv4_mapped", None) or number for number in numbers)
     return first == second
+
+
+def peer_name(address: str) -> str:
+    """Return what counts as one peer: an IPv4 address, or the network of an IPv6 one.
+
+    A host with IPv6 may take any address of its network of 64 bits. Hosts with link-local addresses
+    are all in one network, so there the address counts.
+    """
+    plain = address.partition("%")[0]
+    number = ipaddress.ip_address(plain)
+    if isinstance(number, ipaddress.IPv4Address):
+        return str(number)
+    if number.ipv4_mapped is not None:
+        return str(number.ipv4_mapped)
+    if number.is_link_local or number.is_loopback:
+        return str(number)
+    return str(ipaddress.ip_network((number, _IPV6_BITS), strict=False))
 
 
 def authority(host: str, port: int) -> str:

@@ -23,7 +23,7 @@ extern "C" {
 #define AFFLUX_CALLS "afflux.calls"
 
 /* Grows with every change of a struct or of a number below. Refuse other versions. */
-#define AFFLUX_CALLS_VERSION 2u
+#define AFFLUX_CALLS_VERSION 3u
 
 enum afflux_collective {
     AFFLUX_ALL_REDUCE = 0,
@@ -127,6 +127,20 @@ struct afflux_calls {
     /* The number of the operation in progress, or 0 if none is. May wait while another thread is
      * inside `run` or `advance`. */
     uint64_t (*in_progress)(struct afflux_group* group);
+};
+
+/* Correctly rounded sums in memory: `_native.sum_calls()` returns a PyCapsule of the name
+ * AFFLUX_SUMS to this struct, which lives as long as the process. */
+#define AFFLUX_SUMS "afflux.sums"
+
+struct afflux_sums {
+    uint32_t version; /* AFFLUX_CALLS_VERSION */
+    uint32_t size;    /* of this struct, in bytes */
+
+    /* Write the sums, or averages, of `count` elements of each rank. The dtype is float32, float16
+     * or bfloat16; `out` may be one of the sources, or overlap none. */
+    void (*sum)(int32_t dtype, int32_t reduction, uint64_t count, uint32_t ranks,
+                const void* const* elements, void* out);
 };
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-"""The exceptions of workers and their aggregators. Messages name who, what and where."""
+"""The exceptions of workers, other ranks and aggregators. Messages name who, what and where."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ __all__ = [
     "Interrupted",
     "NotAuthenticated",
     "PacketTooLong",
+    "RankRefused",
     "RanksMissing",
     "WorkerFailed",
     "timed_out",
@@ -64,11 +65,15 @@ class AggregatorMisbehaved(AffluxError):
 
 
 class NotAuthenticated(AffluxError):
-    """The two ends of a control channel could not prove to each other that they know one secret."""
+    """The two ends of a connection could not prove to each other that they know one secret."""
 
 
 class PacketTooLong(AffluxError):
     """A packet does not fit the path's MTU; the job needs fewer lanes."""
+
+
+class RankRefused(AffluxError):
+    """Another rank answered, and refused the connection."""
 
 
 class DeadlineExceeded(AffluxError):

@@ -1,10 +1,10 @@
-"""UDP sockets: kernel buffers, and multicast groups for results (protocol, section 5.5)."""
+"""Options of sockets: kernel buffers, multicast groups (protocol, section 5.5), TCP."""
 
 import ipaddress
 import socket
 from dataclasses import dataclass
 
-__all__ = ["MulticastGroup", "enlarge", "send_to_groups"]
+__all__ = ["MulticastGroup", "enlarge", "send_to_groups", "set_up_tcp"]
 
 # Linux's numbers, missing from the socket module. They exceed the system's limit, if privileged.
 _SO_RCVBUFFORCE = 33
@@ -95,3 +95,19 @@ def send_to_groups(udp: socket.socket, interface: str, ttl: int) -> None:
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
     # Ranks of this host are among the receivers.
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+
+
+def set_up_tcp(tcp: socket.socket) -> None:
+    """Make a connection non-blocking, and have nothing that is sent wait for more.
+
+    It ends 25 s after its peer's host has vanished, if nothing is sent meanwhile.
+    """
+    tcp.setblocking(False)
+    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 10),
+        (socket.TCP_KEEPINTVL, 5),
+        (socket.TCP_KEEPCNT, 3),
+    ):
+        tcp.setsockopt(socket.IPPROTO_TCP, option, value)

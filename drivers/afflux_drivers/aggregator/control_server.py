@@ -15,6 +15,7 @@ from afflux_drivers.aggregator.drop_log import DropLog
 from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.aggregator.peers import Peer, Peers, may_take
 from afflux_drivers.aggregator.requests import RequestHandler
+from afflux_drivers.sockets import set_up_tcp
 
 __all__ = ["BACKLOG", "ControlServer"]
 
@@ -71,18 +72,10 @@ class _Connection:
 
 
 def _prepare(client: socket.socket) -> None:
-    client.setblocking(False)
-    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A host that vanishes must not hold its job for ever: neither while nothing is sent to it, nor
     # while something is that it does not acknowledge.
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, 10),
-        (socket.TCP_KEEPINTVL, 5),
-        (socket.TCP_KEEPCNT, 3),
-        (socket.TCP_USER_TIMEOUT, 25_000),
-    ):
-        client.setsockopt(socket.IPPROTO_TCP, option, value)
+    set_up_tcp(client)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000)
 
 
 def _has_ended(client: socket.socket) -> bool:

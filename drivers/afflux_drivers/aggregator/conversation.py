@@ -7,7 +7,13 @@ from typing import Any
 
 from afflux_drivers.addresses import authority, same_address
 from afflux_drivers.aggregator.job import Job
-from afflux_drivers.control.line_codes import NONCE_DIGITS, LineCode, connection_codes, new_nonce
+from afflux_drivers.control.line_codes import (
+    NONCE_DIGITS,
+    LineCode,
+    connection_codes,
+    is_nonce,
+    new_nonce,
+)
 
 __all__ = ["Client", "Conversation"]
 
@@ -95,7 +101,7 @@ class Conversation:
             self.over = True
             return _plain("required", "this aggregator asks for a secret")
         theirs = request.get("nonce")
-        if not isinstance(theirs, str) or not _is_nonce(theirs):
+        if not is_nonce(theirs):
             self.over = True
             return _plain("required", f"nonce must be {NONCE_DIGITS} hexadecimal digits")
         ours = new_nonce()
@@ -131,10 +137,6 @@ def _object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return request if isinstance(request, dict) else None
-
-
-def _is_nonce(text: str) -> bool:
-    return len(text) == NONCE_DIGITS and set(text) <= set("0123456789abcdef")
 
 
 def _failure(reason: str) -> bytes:

@@ -43,8 +43,6 @@ class SoftEngine(_native.SoftEngine):
         slots: Slots of the pool, 1 to 65536.
         shares: Cores that have an equal part of each job's slots, 1 to 64: one for each thread that
             serves the engine on sockets.
-        numbers: Whether it has the opcodes of numbers (docs/protocol_2.md), which no worker of
-            Afflux uses yet.
         partial_bits: Bits of each partial sum of float32 that a job sends to its parent: 40, 48 or
             64.
 

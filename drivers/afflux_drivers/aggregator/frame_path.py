@@ -22,7 +22,7 @@ __all__ = ["FramePath"]
 
 _BATCH = 64
 # One byte more than the longest packet, so that a datagram that is too long shows.
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
+_RECEIVE_BYTES = wire.LONGEST_DATAGRAM_BYTES + 1
 
 
 class FramePath:

@@ -17,7 +17,7 @@ from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.device.counters import engine_counters, node_counters
 from afflux_drivers.registers import Registers
 from afflux_drivers.sockets import MulticastGroup
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import registers, wire
 
 __all__ = ["JobTable", "engine_limits", "read_counters"]
 
@@ -304,7 +304,8 @@ class JobTable:
         where = f"cannot reach the parent at {authority(parent.address, parent.port)}: "
         taken: list[PortTaken] = []
         try:
-            lanes = route_to(parent.address, parent.port).lanes
+            # Partial sums go up.
+            lanes = wire.lanes_of_partial_sums(route_to(parent.address, parent.port).lanes)
             for number in free[:_PORTS_TRIED]:
                 try:
                     self._parent_ports.open(number, parent)

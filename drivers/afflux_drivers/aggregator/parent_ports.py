@@ -20,7 +20,7 @@ from afflux_hdl.contract import wire
 __all__ = ["ParentPorts", "PortTaken", "bound_parent_port"]
 
 _BUFFER_BYTES = 4 << 20
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
+_RECEIVE_BYTES = wire.LONGEST_DATAGRAM_BYTES + 1
 
 
 class PortTaken(OSError):

@@ -1,35 +1,18 @@
 """Limits for each peer of a control channel: what one address may hold, and how fast it may ask."""
 
-import ipaddress
 import math
 import time
 from dataclasses import dataclass
 
-__all__ = ["PEER_SHARE", "REQUESTS_PER_S", "Peer", "Peers", "may_take", "peer_name"]
+from afflux_drivers.addresses import peer_name
+
+__all__ = ["PEER_SHARE", "REQUESTS_PER_S", "Peer", "Peers", "may_take"]
 
 PEER_SHARE = 0.875
 REQUESTS_PER_S = 500.0
 
 _BURST_S = 2.0
 _KEPT = 1024
-_IPV6_BITS = 64
-
-
-def peer_name(address: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or the network of an IPv6 one.
-
-    A host with IPv6 may take any address of its network of 64 bits. Hosts with link-local addresses
-    are all in one network, so there the address counts.
-    """
-    plain = address.partition("%")[0]
-    number = ipaddress.ip_address(plain)
-    if isinstance(number, ipaddress.IPv4Address):
-        return str(number)
-    if number.ipv4_mapped is not None:
-        return str(number.ipv4_mapped)
-    if number.is_link_local or number.is_loopback:
-        return str(number)
-    return str(ipaddress.ip_network((number, _IPV6_BITS), strict=False))
 
 
 def may_take(has: int, free: int, share: float) -> int:

@@ -135,7 +135,11 @@ class RequestHandler:
         self._make_room(client)
         protocol = _integer(request, "protocol", 0, 1 << 32)
         if protocol != wire.VERSION:
-            raise _Bad(f"protocol {protocol} is not supported, only {wire.VERSION}")
+            older = "the client" if protocol < wire.VERSION else "this aggregator"
+            raise _Bad(
+                f"protocol {protocol} is not supported, only {wire.VERSION}: update Afflux on the "
+                f"host of {older}"
+            )
         job = self._table.create(
             _integer(request, "workers", 1, 1 << 32),
             _integer(request, "lanes", 1, 1 << 32),

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from afflux_drivers.addresses import authority, connect_tcp, named
-from afflux_drivers.control.line_codes import NONCE_DIGITS, LineCode, connection_codes, new_nonce
+from afflux_drivers.control.line_codes import LineCode, connection_codes, is_nonce, new_nonce
 from afflux_drivers.errors import (
     AggregatorMisbehaved,
     AggregatorRefused,
@@ -162,7 +162,7 @@ class Channel:
         nonce = new_nonce()
         hello = {"request": "hello", "nonce": nonce}
         theirs = self.ask(hello, max(deadline - time.monotonic(), 1e-3)).get("nonce")
-        if not isinstance(theirs, str) or not _is_nonce(theirs):
+        if not is_nonce(theirs):
             raise NotAuthenticated(f"hello on the aggregator at {self.peer}: {_UNPROVED}")
         self._codes = connection_codes(secret, nonce, theirs)
         host, port = named(self._socket.getpeername())
@@ -194,7 +194,3 @@ def _object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
-
-
-def _is_nonce(text: str) -> bool:
-    return len(text) == NONCE_DIGITS and set(text) <= set("0123456789abcdef")

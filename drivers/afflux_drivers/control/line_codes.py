@@ -8,8 +8,9 @@ or changed by one bit does not fit. Such lines are not encrypted.
 
 import hmac
 import secrets
+from typing import TypeGuard
 
-__all__ = ["NONCE_DIGITS", "LineCode", "connection_codes", "new_nonce"]
+__all__ = ["NONCE_DIGITS", "LineCode", "connection_codes", "is_nonce", "new_nonce"]
 
 NONCE_DIGITS = 32
 _CODE_DIGITS = 64
@@ -48,6 +49,13 @@ class LineCode:
 def new_nonce() -> str:
     """Return 16 random bytes, in hexadecimal."""
     return secrets.token_hex(NONCE_DIGITS // 2)
+
+
+def is_nonce(text: object) -> TypeGuard[str]:
+    """Return whether a peer's nonce has the form of one."""
+    if not isinstance(text, str) or len(text) != NONCE_DIGITS:
+        return False
+    return set(text) <= set("0123456789abcdef")
 
 
 def connection_codes(

@@ -1,42 +1,21 @@
-"""A rank's end of a shared-memory group: collectives at addresses, and errors in words."""
+"""A rank's end of a shared-memory group: collectives, and memory that all ranks reach."""
 
-import functools
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.c_api import Status
-from afflux_drivers.errors import (
-    AffluxError,
-    DeadlineExceeded,
-    Disagreement,
-    Interrupted,
-    RanksMissing,
-    WorkerFailed,
-    timed_out,
-)
-from afflux_drivers.shared.request import SharedCall
+from afflux_drivers.collectives.worker import GroupWorker
 
-__all__ = ["RanksEnded", "SharedWorker"]
-
-_Error = TypeVar("_Error", bound=BaseException)
-
-_SLICE_S = 0.1
-"""The native part waits no longer at a time, so that signals and `interrupted` are heeded."""
+__all__ = ["SharedWorker"]
 
 
-class RanksEnded(RanksMissing):
-    """Ranks cannot contribute any more: their processes have ended, or they left the group."""
+class SharedWorker(GroupWorker):
+    """One rank of one group of ranks that share memory; see `GroupWorker`.
 
-
-class SharedWorker:
-    """One rank of one group of ranks that share memory. Used by one thread at a time.
-
-    After any error but `ValueError` the worker has failed: every later call raises `WorkerFailed`.
+    Reachable tensors that still exist when it is closed keep their memory.
 
     Args:
         descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
@@ -44,8 +23,6 @@ class SharedWorker:
         ranks: Number of ranks in the group.
         names: The ranks' names in messages and errors, in order: their numbers in a larger group.
             None: as they are numbered here.
-        numbers: Whether sums and averages of float32, float16 and bfloat16 are correctly rounded,
-            as version 2 of the protocol defines them. The same at all ranks.
 
     Raises:
         OSError: The segment cannot be mapped.
@@ -53,132 +30,17 @@ class SharedWorker:
     """
 
     def __init__(
-        self,
-        descriptor: int,
-        rank: int,
-        ranks: int,
-        names: Sequence[int] | None = None,
-        *,
-        numbers: bool = False,
+        self, descriptor: int, rank: int, ranks: int, names: Sequence[int] | None = None
     ) -> None:
-        self._names = tuple(range(ranks)) if names is None else tuple(names)
-        self.rank = self._names[rank]
-        self.ranks = ranks
-        self._pid = os.getpid()
-        self._failure = ""
-        self._own = rank
-        self._group = _native.SharedGroup(descriptor, rank, ranks, list(self._names), numbers)
-        self._run = self._group.run
+        names = tuple(range(ranks)) if names is None else tuple(names)
+        self._memory = _native.SharedGroup(descriptor, rank, ranks, list(names))
+        super().__init__(self._memory, rank, names, "shared memory")
         self._next_offset = 0
 
-    def run(
-        self,
-        inputs: int | Sequence[int],
-        outputs: int | Sequence[int],
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-        waited_s: float = 0.0,
-    ) -> None:
-        """Do any collective.
-
-        Args:
-            inputs: Address of the tensor that the rank gives, or addresses of its parts; () for a
-                collective in place.
-            outputs: The same of the tensor that it gets.
-            call: The call to carry out.
-            timeout_s: How long the operation may take, other ranks' delays included.
-            interrupted: Called ten times a second while waiting; a text that it returns ends the
-                operation with that text as error.
-            history: 64 bits that must be the same at all ranks, such as a hash of the calls before;
-                0 for none.
-            waited_s: How much of the timeout has passed.
-
-        Raises:
-            ValueError: There can be no such call. Nothing has happened, and the worker goes on.
-            Disagreement: Another rank called something else. No rank's tensor has changed.
-            RanksMissing: Ranks have not come in time; the error names them.
-            RanksEnded: Ranks will not come; the error names them.
-            DeadlineExceeded: The time is over, though all ranks have come.
-            Interrupted: `interrupted` gave a reason, or another rank has failed.
-            WorkerFailed: This worker had failed before.
-        """
-        if self._failure:
-            raise self._failed_before()
-        slice_s = min(_SLICE_S, max(0.0, timeout_s - waited_s))
-        try:
-            operation = self._run(
-                call.collective,
-                inputs,
-                outputs,
-                call.count,
-                call.dtype,
-                call.reduction,
-                call.root,
-                call.fingerprint,
-                history,
-                slice_s,
-            )
-            if operation:
-                self._wait(operation, timeout_s, waited_s + slice_s, interrupted)
-        except BaseException as error:
-            raise self._seen(error, call) from None
-
-    @staticmethod
-    @functools.lru_cache(maxsize=1024)
-    def agreement(number: int) -> SharedCall:
-        """Return a barrier that ranks pass which have the same number, at most 32 bits wide."""
-        return SharedCall.barrier(f"agreement:{number}")
-
-    def trouble(self) -> AffluxError | None:
-        """Return the error if a rank has ended or failed the group, which this one cannot heed."""
-        if self._group.dead() or self._group.failed():
-            return self._lost(self._group.failure())
-        return None
-
-    def calls(self) -> Any:
-        """Return a capsule with the calls of `c_api.h`."""
-        return self._group.calls()
-
-    def finish(
-        self,
-        call: SharedCall,
-        operation: int,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        waited_s: float = 0.0,
-    ) -> None:
-        """Wait for an operation that was begun through `calls` and is not yet over.
-
-        Args:
-            call: The call, for messages.
-            operation: Its number.
-            timeout_s: How long the operation may take, from its beginning.
-            interrupted: As for `run`.
-            waited_s: How long it has taken so far.
-
-        Raises:
-            AffluxError: As for `run`.
-        """
-        try:
-            self._wait(operation, timeout_s, waited_s, interrupted)
-        except BaseException as error:
-            raise self._seen(error, call) from None
-
-    def failure_of(self, status: int, call: SharedCall, text: str = "") -> Exception:
-        """Return the error for what a function of `calls` returned.
-
-        Args:
-            status: A `Status`, neither OVER nor NOT_YET.
-            call: The call.
-            text: The outcome's text.
-        """
-        if status == Status.INVALID:
-            return ValueError(text)
-        if status == Status.DISAGREEMENT:
-            return self._fail_with(self._disagreement(call), call)
-        return self._fail_with(self._lost(text), call)
+    @property
+    def native(self) -> _native.SharedGroup:
+        """The native part."""
+        return self._memory
 
     def allocate(self, length: int) -> NDArray[Any]:
         """Return zeroed memory that all ranks reach. Collective: all ranks pass the same length.
@@ -190,11 +52,11 @@ class SharedWorker:
             1-D uint8, of whole pages. The memory goes back to the system with the last array or
             tensor that refers to it.
         """
-        return self._group.allocate(*self._next_slices(length))
+        return self._memory.allocate(*self._next_slices(length))
 
     def allocate_all(self, length: int) -> list[NDArray[Any]]:
         """Do the same as `allocate`; return the memory of every rank, this one's among it."""
-        return self._group.allocate_all(*self._next_slices(length))
+        return self._memory.allocate_all(*self._next_slices(length))
 
     def _next_slices(self, length: int) -> tuple[int, int]:
         page = os.sysconf("SC_PAGE_SIZE")
@@ -204,103 +66,6 @@ class SharedWorker:
         self._next_offset += whole * self.ranks
         return offset, whole
 
-    def fail(self, reason: str) -> None:
-        """Make the other ranks leave their operations now. Any thread."""
-        self._group.fail(reason)
-
     def statistics(self) -> dict[str, int]:
         """Return counts since the worker was made. Any thread."""
-        return dict(self._group.statistics())
-
-    def close(self) -> None:
-        """Leave the group. Reachable tensors that still exist keep their memory."""
-        self._failure = self._failure or "it is closed"
-        if os.getpid() == self._pid:
-            self._group.close()
-
-    def _text(self, call: SharedCall) -> str:
-        number = max(self._group.in_progress(), 1) - 1
-        return f"{number}:{call.name}"
-
-    def _failed_before(self) -> WorkerFailed:
-        return WorkerFailed(f"rank {self.rank}'s shared memory failed earlier: {self._failure}")
-
-    def _wait(
-        self,
-        operation: int,
-        timeout_s: float,
-        waited_s: float,
-        interrupted: Callable[[], str | None],
-    ) -> None:
-        deadline = time.monotonic() + timeout_s - waited_s
-        while True:
-            reason = interrupted()
-            left_s = deadline - time.monotonic()
-            ends = reason is not None or left_s <= 0
-            if self._group.advance(0.0 if ends else min(left_s, _SLICE_S), operation):
-                return
-            if reason is not None:
-                raise Interrupted(f"rank {self.rank}: {reason}")
-            if left_s <= 0:
-                raise self._too_late(timeout_s)
-
-    def _seen(self, error: BaseException, call: SharedCall) -> BaseException:
-        """Return the error in words, after which the worker has failed unless nothing was begun."""
-        if isinstance(error, _native.SharedDisagreement):
-            return self._fail_with(self._disagreement(call), call)
-        if isinstance(error, _native.SharedFailed):
-            return self._fail_with(self._lost(str(error)), call)
-        if isinstance(error, ValueError) and not self._group.in_progress():
-            return error
-        return self._fail_with(error, call)
-
-    def _fail_with(self, error: _Error, call: SharedCall) -> _Error:
-        if isinstance(error, AffluxError):
-            error.operation = error.operation or self._text(call)
-        self._failure = self._failure or str(error) or type(error).__name__
-        return error
-
-    def _too_late(self, timeout_s: float) -> DeadlineExceeded:
-        ranks = self._named(self._group.missing())
-        if not ranks:
-            return DeadlineExceeded(f"{timed_out(timeout_s)} at rank {self.rank} (shared memory)")
-        return RanksMissing(
-            f"{timed_out(timeout_s)}: rank {self.rank} still waits for the contributions "
-            f"of rank(s) {_names(ranks)} (shared memory)",
-            ranks,
-        )
-
-    def _lost(self, reason: str) -> AffluxError:
-        ended = self._named(self._group.dead())
-        if ended:
-            return RanksEnded(
-                f"rank(s) {_names(ended)} ended or closed the group; rank {self.rank} waited for "
-                "their contributions (shared memory)",
-                ended,
-            )
-        return Interrupted(f"rank {self.rank}: {reason}")
-
-    def _named(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        return tuple(self._names[rank] for rank in ranks)
-
-    def _disagreement(self, call: SharedCall) -> Disagreement:
-        group = self._group
-        fingerprints, histories = tuple(group.fingerprints()), group.histories()
-        own, differing = fingerprints[self._own], list(self._named(group.differing()))
-        about = f"rank {self.rank} called this operation, but ranks {differing}"
-        if len(set(fingerprints)) == 1 and len(set(histories)) > 1:
-            about += " have called other ones before"
-        else:
-            about += " called something else"
-        return Disagreement(
-            f"the ranks disagree: {about} (shared memory)",
-            number=max(group.in_progress(), 1) - 1,
-            description=self._text(call),
-            fingerprint=own,
-            # Some ranks of a larger group are not all of it.
-            fingerprints=fingerprints if self._names == tuple(range(self.ranks)) else None,
-        )
-
-
-def _names(ranks: tuple[int, ...]) -> str:
-    return ", ".join(str(rank) for rank in ranks)
+        return dict(self._memory.statistics())

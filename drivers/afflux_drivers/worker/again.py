@@ -1,4 +1,4 @@
-"""Blocks that an aggregator could not sum, brought again (docs/protocol_2.md, section 5)."""
+"""Blocks that an aggregator could not sum, brought again (docs/protocol.md, section 8.5)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,8 @@ class Again(_native.Again):
         dtype: Their type.
         reduction: The reduction.
         blocks: Numbers of the blocks that were not summed, ascending; the first 1,024 are brought.
-        host: The contributions of the other ranks of the session, and the mirror of the result.
+        host: The contributions of the other ranks of the session, and the mirror of the result, as
+            the operation had them.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Again(_native.Again):
             (0, 1),
             session.ticket.slots,
             list(host.others),
+            list(host.exponents),
             host.mirror,
         )
 

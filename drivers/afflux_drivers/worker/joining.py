@@ -14,7 +14,8 @@ __all__ = ["join", "refused_because"]
 _INTERRUPT_EVERY_S = 0.25
 
 _REFUSALS: dict[int, str] = {
-    wire.Refusal.VERSION: "it does not speak this protocol version",
+    wire.Refusal.VERSION: f"it does not speak version {wire.VERSION} of the protocol: update "
+    "Afflux there, or the board's bitstream",
     wire.Refusal.JOB: "it has no such job",
     wire.Refusal.KEY: "the key is not the job's",
     wire.Refusal.WORKER: "the job has no such worker",

@@ -26,18 +26,20 @@ class HostPiece(NamedTuple):
 
     Attributes:
         others: Their elements, in the order of the ranks, as many each.
-        exponents: Those of their blocks, as `_native.scan` writes them; absent blocks are not
-            looked at. None at all for a tensor that is exact or direct. With `numbers` those of
-            blocks of 256 bytes (docs/protocol_2.md, section 1), 0 for one that is absent.
+        exponents: Those of their blocks of 256 bytes, as `_native.scan_into` writes them, 0 for
+            one that is absent and not looked at. None at all for a tensor that travels with the
+            opening round.
         mirror: Where else the blocks of the result go that any rank has sent, and a byte for each
-            64 elements that becomes 1 then; not if the tensor is exact or direct.
+            that becomes 1 then; not if the tensor travels with the opening round.
         partial: Whether these are only some of the elements of a tensor of the operation's shape.
+        called: The reduction that the ranks have called, if this operation has another one.
     """
 
     others: Sequence[NDArray[Any]] = ()
     exponents: Sequence[NDArray[np.uint8]] = ()
     mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None
     partial: bool = False
+    called: Reduction | None = None
 
 
 _NO_OTHERS = HostPiece()
@@ -111,6 +113,8 @@ class OpenedPart:
 class Operation(_native.Operation):
     """One all-reduce of one tensor, or one aggregator's part of it.
 
+    Blocks that `not_summed` names are yet to come when it is over, by `Again`.
+
     Args:
         session: The job run; the operation takes its next number.
         elements: 1-D, contiguous, in the storage dtype of `dtype`. Nobody else may change them
@@ -124,8 +128,6 @@ class Operation(_native.Operation):
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
         host: The contributions of the other ranks of the session.
-        numbers: Whether the elements' own bytes travel (docs/protocol_2.md). Then blocks that
-            `not_summed` names are yet to come, by `Again`.
 
     Attributes:
         description: The operation.
@@ -148,7 +150,6 @@ class Operation(_native.Operation):
         slots: int | None = None,
         result: NDArray[Any] | None = None,
         host: HostPiece = _NO_OTHERS,
-        numbers: bool = False,
     ) -> None:
         _check(elements, dtype, reduction, (len(elements),) if host.partial else shape)
         others = host.others
@@ -158,7 +159,7 @@ class Operation(_native.Operation):
                 f"{len(session.ranks) - 1} are sent"
             )
         self._session = session
-        self.description = Description(session.number, reduction, dtype, shape)
+        self.description = Description(session.number, host.called or reduction, dtype, shape)
         self._result: NDArray[Any] = (
             np.zeros(len(elements), storage_dtype(dtype)) if result is None else result
         )
@@ -174,7 +175,6 @@ class Operation(_native.Operation):
             list(others),
             list(host.exponents),
             host.mirror,
-            numbers,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:
@@ -218,7 +218,8 @@ def _disagreement(
     if fingerprints is None:
         others = "another opcode, dtype or operation number came from some rank"
     else:
-        ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
+        found = zip(session.places, fingerprints, strict=True)
+        ranks = [rank for place, value in found if value != own for rank in place]
         others = f"ranks {ranks} called something else"
     return Disagreement(
         f"the ranks disagree: rank {session.rank} called this operation, but {others} "

@@ -20,11 +20,15 @@ class Session(_native.Session):
         ticket: The job run.
         rank: Own rank, one of the ticket's.
         cap_s: Longest timeout.
+        reduced: Whether the elements of each worker's ranks are reduced before they come here: to
+            the job's workers it is then one rank.
 
     Attributes:
         ticket: The job run.
         rank: Own rank.
-        ranks: Those whose elements are sent here, the own one first.
+        ranks: Those whose elements are sent here, the own one first; if they are reduced before,
+            only that.
+        places: The ranks that have each place in fingerprints, and side by side.
         worker: Own worker number at the aggregator.
         slots: The job's slots, with their rounds.
         trip: Estimator of the timeout.
@@ -35,11 +39,18 @@ class Session(_native.Session):
         ValueError: If the rank is not one of the job's, or the ticket is out of range.
     """
 
-    def __init__(self, ticket: JobTicket, rank: int, cap_s: float = 1.0) -> None:
+    def __init__(
+        self, ticket: JobTicket, rank: int, cap_s: float = 1.0, *, reduced: bool = False
+    ) -> None:
         self.ticket = ticket
         self.rank = rank
         self.worker = ticket.worker_of(rank)
-        self.ranks = ticket.ranks_of(self.worker)
+        self.ranks = (rank,) if reduced else ticket.ranks_of(self.worker)
+        self.places = (
+            [ticket.ranks_of(worker) for worker in range(ticket.workers)]
+            if reduced
+            else [(each,) for each in range(ticket.size)]
+        )
         group = group_of(ticket)
         super().__init__(
             ticket.job,
@@ -49,13 +60,15 @@ class Session(_native.Session):
             ticket.lanes,
             ticket.slots,
             self.worker,
-            rank,
-            ticket.size,
+            self.worker if reduced else rank,
+            len(self.places),
             ticket.credit,
             *(group.words if group else (0, 0)),
             cap_s,
             ticket.ranges,
             sum(1 << each for each in self.ranks[1:]),
+            # The bytes of a packet count; gateware takes no others than those of 64 bits.
+            40 if ticket.engine == "soft" else 64,
         )
 
     @property

@@ -59,8 +59,8 @@ class Worker:
         loss: Loses packets, for tests.
         peer_timeout_s: How long an aggregator may leave all packets unanswered.
         buffer_bytes: Size to request for socket buffers, for each aggregator.
-        numbers: Whether tensors' own bytes travel, to aggregators that sum them correctly rounded
-            (docs/protocol_2.md).
+        reduced: Whether the elements of each worker's ranks are reduced before they come here, as
+            the tickets' workers are to agree: averages are then of workers.
 
     Raises:
         ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
@@ -76,7 +76,7 @@ class Worker:
         loss: LossSwitch | None = None,
         peer_timeout_s: float = 5.0,
         buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
-        numbers: bool = False,
+        reduced: bool = False,
     ) -> None:
         if not peer_timeout_s > 0:
             raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
@@ -97,7 +97,8 @@ class Worker:
         try:
             for ticket in tickets:
                 # Several probes must fit the time in which their silence is judged.
-                session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
+                cap_s = min(1.0, peer_timeout_s / 5)
+                session = Session(ticket, rank, cap_s, reduced=reduced)
                 address = ticket.host, ticket.port
                 lines.append(Line(*address, session, loss, group_of(ticket), buffer_bytes))
         except BaseException:
@@ -105,9 +106,8 @@ class Worker:
                 line.close()
             raise
         self._loop = UdpLoop(lines)
-        self._numbers = numbers
         sessions = [line.session for line in lines]
-        self._calls = _native.WorkerCalls(self._loop, lines, sessions, numbers)
+        self._calls = _native.WorkerCalls(self._loop, lines, sessions)
         self._failure: BaseException | None = None
         self._joined = False
         self._closed = False
@@ -318,15 +318,14 @@ class Worker:
             len(elements),
             self.tickets[0].lanes,
             len(lines),
-            self.tickets[0].size,
-            self._numbers,
+            len(lines[0].session.places),
         )
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number
             of_part = (own, parts), self._slots, result, host
             tensor = elements, dtype, reduction, shape
-            operations.append(Operation(line.session, *tensor, *of_part, numbers=self._numbers))
+            operations.append(Operation(line.session, *tensor, *of_part))
         self._loop.open(operations)
         return tuple(operations)
 

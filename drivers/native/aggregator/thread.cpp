@@ -39,11 +39,6 @@ packet::Endpoint endpoint_of(const datagrams::Address& source) {
     return {{2, 0, octet(24), octet(16), octet(8), octet(0)}, host, source.port()};
 }
 
-// Partial sums come from workers only, of which some may be aggregators.
-std::size_t longest(const engine::Limits& limits) {
-    return limits.numbers ? packet::kLongestPartialSums : packet::kLongestDatagram;
-}
-
 }  // namespace
 
 Server::Thread::Thread(Server& server, unsigned number, int socket)
@@ -51,7 +46,7 @@ Server::Thread::Thread(Server& server, unsigned number, int socket)
       number_(number),
       share_(server.engine_.share(number)),
       socket_(copy_of(socket)),
-      receiver_(longest(server.engine_.limits()), socket_.coalesce()),
+      receiver_(packet::kLongestPartialSums, socket_.coalesce()),
       parent_receiver_(packet::kLongestDatagram, true),
       outbox_(socket_, ports_, share_.core),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "no epoll")),

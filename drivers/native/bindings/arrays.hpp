@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "codec/types.hpp"
+#include "arithmetic/types.hpp"
 
 namespace afflux::bindings {
 
@@ -25,25 +25,25 @@ void expect_bytes(const Array& array, std::size_t bytes, const char* name) {
     }
 }
 
-inline codec::Dtype dtype_of(int number) {
-    if (number < 0 || number > static_cast<int>(codec::Dtype::Bfloat16)) {
+inline arithmetic::Dtype dtype_of(int number) {
+    if (number < 0 || number > static_cast<int>(arithmetic::Dtype::Bfloat16)) {
         throw nanobind::value_error(("no dtype has the number " + std::to_string(number)).c_str());
     }
-    return static_cast<codec::Dtype>(number);
+    return static_cast<arithmetic::Dtype>(number);
 }
 
-inline codec::Op op_of(int number) {
-    if (number < 0 || number > static_cast<int>(codec::Op::Min)) {
+inline arithmetic::Op op_of(int number) {
+    if (number < 0 || number > static_cast<int>(arithmetic::Op::Min)) {
         throw nanobind::value_error(
             ("no reduction has the number " + std::to_string(number)).c_str());
     }
-    return static_cast<codec::Op>(number);
+    return static_cast<arithmetic::Op>(number);
 }
 
 // Elements of an array in the storage of `dtype`. Throws ValueError if it is of another one.
 template <typename Array>
-std::size_t count_of(const Array& elements, codec::Dtype dtype) {
-    if (elements.itemsize() != codec::size_of(dtype)) {
+std::size_t count_of(const Array& elements, arithmetic::Dtype dtype) {
+    if (elements.itemsize() != arithmetic::size_of(dtype)) {
         throw nanobind::value_error("elements are not in the storage of their dtype");
     }
     return elements.size();

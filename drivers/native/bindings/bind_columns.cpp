@@ -1,13 +1,13 @@
-// A worker's codec without a network, for the benchmark. The loop over packets is here because a
+// A worker's packets without a network, for the benchmark. The loop over packets is here because a
 // call from Python takes longer than a packet does.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "arithmetic/types.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
-#include "codec/types.hpp"
 #include "packet/packet_buffer.hpp"
 #include "worker/columns.hpp"
 #include "worker/grid.hpp"
@@ -31,7 +31,7 @@ struct Window {
 };
 
 void walk_columns(const Input& elements, const Output& result, int dtype, int reduction, int ranks,
-                  std::size_t job_slots, bool back, std::size_t lanes, bool numbers) {
+                  std::size_t job_slots, bool back, std::size_t lanes) {
     const worker::Tensor tensor{
         .dtype = dtype_of(dtype),
         .op = op_of(reduction),
@@ -39,7 +39,6 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
         .count = count_of(elements, dtype_of(dtype)),
         .elements = elements.data(),
         .result = result.data(),
-        .numbers = numbers,
     };
     expect_bytes(result, elements.nbytes(), "result");
     if (job_slots == 0) throw nb::value_error("a job has at least one slot");
@@ -73,7 +72,7 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
 
 void bind_columns(nb::module_& module) {
     module.def("walk_columns", &walk_columns, "elements"_a, "result"_a, "dtype"_a, "reduction"_a,
-               "ranks"_a, "slots"_a, "back"_a, "lanes"_a = wire::kLanesMax, "numbers"_a = false,
+               "ranks"_a, "slots"_a, "back"_a, "lanes"_a = wire::kLanesMax,
                "Put a tensor into packets, window by window, as a worker whose peers have nothing\n"
                "to add; with `back`, also take each packet as its own result. For benchmarks.");
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bindings/parts.hpp"
+#include "sums/block_scan.hpp"
 #include "worker/fingerprint.hpp"
 #include "worker/join.hpp"
 #include "worker/operation.hpp"
@@ -56,27 +57,24 @@ struct Host {
 class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host,
-                   bool numbers)
-        : Operation(session, to_tensor(session, elements, result, dtype, op, host, numbers),
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host)
+        : Operation(session, to_tensor(session.job.ranks, elements, result, dtype, op, host),
                     fingerprint, share, slots),
           elements_(std::move(elements)),
           result_(std::move(result)),
           host_(std::move(host)) {}
 
-    static worker::Tensor to_tensor(const Session& session, const Elements& elements,
-                                    const Result& result, int dtype, int op, const Host& host,
-                                    bool numbers) {
+    static worker::Tensor to_tensor(unsigned ranks, const Elements& elements, const Result& result,
+                                    int dtype, int op, const Host& host) {
         worker::Tensor tensor{
-            .dtype = static_cast<codec::Dtype>(dtype),
-            .op = static_cast<codec::Op>(op),
-            .ranks = static_cast<int>(session.job.ranks),
+            .dtype = static_cast<arithmetic::Dtype>(dtype),
+            .op = static_cast<arithmetic::Op>(op),
+            .ranks = static_cast<int>(ranks),
             .count = elements.shape(0),
             .elements = elements.data(),
             .result = result.data(),
-            .numbers = numbers,
         };
-        const std::size_t bytes = codec::size_of(tensor.dtype);
+        const std::size_t bytes = arithmetic::size_of(tensor.dtype);
         if (elements.itemsize() != bytes || result.itemsize() != bytes ||
             result.shape(0) != tensor.count) {
             throw std::invalid_argument(
@@ -86,7 +84,6 @@ class BoundOperation final : public worker::Operation {
                 std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
                 " bytes were given");
         }
-        const std::size_t marks_needed = codec::blocks_of(tensor.count);
         const auto expect = [](bool right) {
             if (!right)
                 throw std::invalid_argument("the ranks of a host need as many elements each");
@@ -103,7 +100,7 @@ class BoundOperation final : public worker::Operation {
         if (host.mirror) {
             const auto& [mirrored, marks] = *host.mirror;
             expect(mirrored.itemsize() == bytes && mirrored.shape(0) == tensor.count);
-            expect(marks.nbytes() == marks_needed);
+            expect(marks.nbytes() == tensor.blocks());
             tensor.mirror = {mirrored.data(), static_cast<std::uint8_t*>(marks.data())};
         }
         return tensor;
@@ -130,9 +127,10 @@ class BoundAgain final : private AgainWords, public worker::Operation {
     BoundAgain(Session& session, Elements elements, Result result, int dtype, int op,
                const std::vector<std::size_t>& blocks, worker::Share share, std::size_t slots,
                Host host)
-        : AgainWords(session,
-                     BoundOperation::to_tensor(session, elements, result, dtype, op, host, true),
-                     blocks),
+        : AgainWords(
+              session,
+              BoundOperation::to_tensor(session.job.ranks, elements, result, dtype, op, host),
+              blocks),
           Operation(session, again.on_wire(), worker::fingerprint(session.number, again.text()),
                     share, slots, true),
           text_(std::to_string(session.number) + again.text()),
@@ -151,13 +149,34 @@ class BoundAgain final : private AgainWords, public worker::Operation {
     Host host_;
 };
 
-void copy_marked(const Result& from, const Result& marks, const Result& out) {
-    const std::size_t count = out.shape(0), size = out.itemsize();
-    if (from.itemsize() != size || from.shape(0) != count ||
-        marks.nbytes() != codec::blocks_of(count))
-        throw std::invalid_argument("marks are of each block, of as many elements here as there");
+std::size_t blocks_of(const Result& elements) {
+    return (elements.nbytes() + wire::kBlockBytes - 1) / wire::kBlockBytes;
+}
+
+// Of elements that are to be read by the leader of a host.
+void scan_into(int dtype, const Result& elements, const Result& out, const Result& marks) {
+    if (out.nbytes() != marks.nbytes() * wire::kBlockBytes || marks.nbytes() != blocks_of(elements))
+        throw std::invalid_argument("marks are of each block, and the copy is of whole blocks");
     const nb::gil_scoped_release release;
-    worker::copy_marked({from.data(), static_cast<std::uint8_t*>(marks.data())}, count, size,
+    sums::scan_into(static_cast<arithmetic::Dtype>(dtype), elements.data(), elements.nbytes(),
+                    out.data(), static_cast<std::uint8_t*>(marks.data()));
+}
+
+// Of elements that the leader of a host is to send as its own.
+void reduce_host(int dtype, int op, int scale, const Result& elements, std::vector<Elements> others,
+                 std::vector<Elements> exponents) {
+    const Host host{std::move(others), std::move(exponents), std::nullopt};
+    const auto tensor = BoundOperation::to_tensor(1, Elements(elements), elements, dtype, op, host);
+    if (scale < 0 || scale > 30) throw std::invalid_argument("a scale is 0 to 30");
+    const nb::gil_scoped_release release;
+    worker::HostRanks(tensor).reduce(scale, elements.data());
+}
+
+void copy_marked(const Result& from, const Result& marks, const Result& out) {
+    if (from.nbytes() != out.nbytes() || marks.nbytes() != blocks_of(out))
+        throw std::invalid_argument("marks are of each block, of as many bytes here as there");
+    const nb::gil_scoped_release release;
+    worker::copy_marked(from.data(), static_cast<const std::uint8_t*>(marks.data()), out.nbytes(),
                         out.data());
 }
 
@@ -227,17 +246,16 @@ void bind_dialogues(nb::module_& module) {
             [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
                int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
                std::size_t slots, std::vector<Elements> others, std::vector<Elements> exponents,
-               std::optional<std::pair<Result, Result>> mirror, bool numbers) {
-                new (self) BoundOperation(
-                    session, std::move(elements), std::move(result), dtype, op, fingerprint,
-                    {share.first, share.second}, slots,
-                    {std::move(others), std::move(exponents), std::move(mirror)}, numbers);
+               std::optional<std::pair<Result, Result>> mirror) {
+                new (self)
+                    BoundOperation(session, std::move(elements), std::move(result), dtype, op,
+                                   fingerprint, {share.first, share.second}, slots,
+                                   {std::move(others), std::move(exponents), std::move(mirror)});
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
             nb::arg("slots"), nb::arg("others") = std::vector<Elements>{},
-            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none(),
-            nb::arg("numbers") = false);
+            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none());
 
     nb::class_<BoundAgain, worker::Operation>(
         module, "Again", "An operation that brings blocks which an aggregator could not sum.")
@@ -246,17 +264,25 @@ void bind_dialogues(nb::module_& module) {
             [](BoundAgain* self, Session& session, Elements elements, Result result, int dtype,
                int op, const std::vector<std::size_t>& blocks,
                std::pair<std::size_t, std::size_t> share, std::size_t slots,
-               std::vector<Elements> others, std::optional<std::pair<Result, Result>> mirror) {
+               std::vector<Elements> others, std::vector<Elements> exponents,
+               std::optional<std::pair<Result, Result>> mirror) {
                 new (self) BoundAgain(session, std::move(elements), std::move(result), dtype, op,
                                       blocks, {share.first, share.second}, slots,
-                                      {std::move(others), {}, std::move(mirror)});
+                                      {std::move(others), std::move(exponents), std::move(mirror)});
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("blocks"), nb::arg("share"), nb::arg("slots"),
-            nb::arg("others") = std::vector<Elements>{}, nb::arg("mirror") = nb::none())
+            nb::arg("others") = std::vector<Elements>{},
+            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none())
         .def_prop_ro("blocks", &BoundAgain::blocks, "How many of the blocks it brings.")
         .def_prop_ro("text", &BoundAgain::text, "The fields that the ranks compare.")
         .def("finish", &BoundAgain::finish, "Put the sums into the result, once it is over.");
+    module.def("scan_into", &scan_into, nb::arg("dtype"), nb::arg("elements"), nb::arg("out"),
+               nb::arg("exponents"),
+               "Write a byte for each block, its exponent or 0, and copy those that have one.");
+    module.def("reduce_host", &reduce_host, nb::arg("dtype"), nb::arg("op"), nb::arg("scale"),
+               nb::arg("elements"), nb::arg("others"), nb::arg("exponents"),
+               "Make elements those of all ranks of a host; sums are scaled and rounded.");
     module.def("copy_marked", &copy_marked, nb::arg("source"), nb::arg("marks"), nb::arg("target"),
                "Copy the blocks of elements whose marks are not 0.");
 }

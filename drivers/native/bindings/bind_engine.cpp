@@ -48,14 +48,13 @@ void bind_engine(nb::module_& module) {
         .def(
             "__init__",
             [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs, unsigned slots,
-               unsigned shares, bool numbers, int partial_bits) {
-                const Limits limits{workers, lanes, jobs, slots, numbers, partial_bits};
+               unsigned shares, int partial_bits) {
+                const Limits limits{workers, lanes, jobs, slots, partial_bits};
                 new (self) LockedEngine(limits, shares);
             },
             nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
             nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots,
-            nb::arg("shares") = 1, nb::arg("numbers") = Limits{}.numbers,
-            nb::arg("partial_bits") = Limits{}.partial_bits)
+            nb::arg("shares") = 1, nb::arg("partial_bits") = Limits{}.partial_bits)
         .def_prop_ro(
             "shares", [](LockedEngine& self) { return self.engine().shares(); },
             "Cores that share the slots.")

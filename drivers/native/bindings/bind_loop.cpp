@@ -73,8 +73,8 @@ class BoundLoop final : public worker::UdpLoop {
 class BoundCalls final : public worker::Calls {
   public:
     BoundCalls(BoundLoop& loop, const nb::object& held, const std::vector<BoundLine*>& lines,
-               const std::vector<Session*>& sessions, nb::object held_sessions, bool numbers)
-        : Calls(loop, {lines.begin(), lines.end()}, sessions, numbers),
+               const std::vector<Session*>& sessions, nb::object held_sessions)
+        : Calls(loop, {lines.begin(), lines.end()}, sessions),
           held_(held),
           held_sessions_(std::move(held_sessions)) {}
 
@@ -87,10 +87,10 @@ class BoundCalls final : public worker::Calls {
 class WorkerCalls {
   public:
     WorkerCalls(const nb::object& loop, const std::vector<BoundLine*>& lines,
-                const nb::object& sessions, bool numbers)
+                const nb::object& sessions)
         : calls_(std::make_shared<BoundCalls>(nb::cast<BoundLoop&>(loop), loop, lines,
-                                              nb::cast<std::vector<Session*>>(sessions), sessions,
-                                              numbers)) {}
+                                              nb::cast<std::vector<Session*>>(sessions),
+                                              sessions)) {}
 
     BoundCalls& operator*() const { return *calls_; }
     nb::object capsule() const { return capsule_of(calls_); }
@@ -105,15 +105,14 @@ class WorkerCalls {
 };
 
 std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
-                    std::size_t aggregators, int ranks, bool numbers) {
+                    std::size_t aggregators, int ranks) {
     const worker::Tensor tensor{
-        .dtype = static_cast<codec::Dtype>(dtype),
-        .op = static_cast<codec::Op>(op),
+        .dtype = static_cast<arithmetic::Dtype>(dtype),
+        .op = static_cast<arithmetic::Op>(op),
         .ranks = ranks,
         .count = count,
         .elements = nullptr,
         .result = nullptr,
-        .numbers = numbers,
     };
     return worker::Operation::sharing(tensor, lanes, aggregators);
 }
@@ -171,8 +170,8 @@ void bind_loop(nb::module_& module) {
 
     nb::class_<WorkerCalls>(module, "WorkerCalls",
                             "All-reduces in place by a worker's lines, for C++; see c_api.h.")
-        .def(nb::init<const nb::object&, const std::vector<BoundLine*>&, const nb::object&, bool>(),
-             nb::arg("loop"), nb::arg("lines"), nb::arg("sessions"), nb::arg("numbers") = false)
+        .def(nb::init<const nb::object&, const std::vector<BoundLine*>&, const nb::object&>(),
+             nb::arg("loop"), nb::arg("lines"), nb::arg("sessions"))
         .def(
             "describe",
             [](const WorkerCalls& calls, const std::string& rest) {
@@ -213,7 +212,6 @@ void bind_loop(nb::module_& module) {
     module.attr("SOCKET_BUFFER_BYTES") = worker::kBufferBytes;
     module.def("sharing", &sharing, nb::arg("dtype"), nb::arg("op"), nb::arg("count"),
                nb::arg("lanes"), nb::arg("aggregators"), nb::arg("ranks") = 1,
-               nb::arg("numbers") = false,
                "Return how many of so many aggregators share a tensor's columns.");
 }
 

@@ -80,7 +80,8 @@ void bind_session(nb::module_& module) {
             [](Session* self, wire::Job job, wire::Key key, wire::Round first_round,
                unsigned workers, unsigned lanes, std::size_t slots, wire::Worker worker,
                unsigned rank, unsigned ranks, std::uint32_t credit, std::uint32_t group_host,
-               std::uint16_t group_port, double cap_s, unsigned ranges, std::uint64_t others) {
+               std::uint16_t group_port, double cap_s, unsigned ranges, std::uint64_t others,
+               int partial_bits) {
                 const worker::JobRun run{.number = job,
                                          .key = key,
                                          .first_round = first_round,
@@ -94,13 +95,15 @@ void bind_session(nb::module_& module) {
                                          .credit = credit,
                                          .group_host = group_host,
                                          .group_port = group_port,
-                                         .ranges = ranges};
+                                         .ranges = ranges,
+                                         .partial_bits = partial_bits};
                 new (self) Session(run, cap_s);
             },
             nb::arg("job"), nb::arg("key"), nb::arg("first_round"), nb::arg("workers"),
             nb::arg("lanes"), nb::arg("slots"), nb::arg("worker"), nb::arg("rank"),
             nb::arg("ranks"), nb::arg("credit"), nb::arg("group_host"), nb::arg("group_port"),
-            nb::arg("cap_s"), nb::arg("ranges") = 1, nb::arg("others") = 0)
+            nb::arg("cap_s"), nb::arg("ranges") = 1, nb::arg("others") = 0,
+            nb::arg("partial_bits") = 64)
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")

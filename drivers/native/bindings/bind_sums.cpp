@@ -1,11 +1,12 @@
-// Correctly rounded sums for tests, which compare them with rationals. Arrays are contiguous and in
-// the storage of their type; bfloat16 is uint16.
+// Correctly rounded sums, for those that Gloo moves, and for tests, which compare them with
+// rationals. Arrays are contiguous and in the storage of their type, or of integers as wide.
 #include <nanobind/stl/vector.h>
 
 #include <vector>
 
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
+#include "c_api.h"
 #include "contract/wire.hpp"
 #include "packet/partial_dtype.hpp"
 #include "sums/block_scan.hpp"
@@ -29,14 +30,12 @@ Dtype float_of(int dtype) {
 }
 
 Sum sum_of(int dtype, int scale, bool all_present) {
-    if (scale < 0 || scale > 6) throw nb::value_error("a scale is 0 to 6");
+    if (scale < 0 || scale > 30) throw nb::value_error("a scale is 0 to 30");
     return {float_of(dtype), scale, all_present};
 }
 
 void expect_ranks(std::size_t ranks) {
-    if (ranks < 1 || ranks > static_cast<std::size_t>(codec::kMaxRanks)) {
-        throw nb::value_error("a sum has 1 to 64 elements");
-    }
+    if (ranks < 1) throw nb::value_error("a sum has an element at least");
 }
 
 template <typename Pointer, typename Array>
@@ -62,6 +61,7 @@ std::size_t exact_sums(int dtype, int scale, bool all_present, const std::vector
     const Sum sum = sum_of(dtype, scale, all_present);
     const std::size_t count = count_of(out, sum.dtype);
     const auto from = addresses<const void*>(elements, out.nbytes());
+    const nb::gil_scoped_release release;
     return sums::exact_sums(sum, count, static_cast<int>(from.size()), from.data(), out.data());
 }
 
@@ -71,13 +71,32 @@ std::size_t exact_sums_in_place(int dtype, int scale, bool all_present,
     expect_ranks(elements.size());
     const std::size_t count = count_of(elements[0], sum.dtype);
     const auto at = addresses<void*>(elements, elements[0].nbytes());
-    return sums::exact_sums_in_place(sum, count, static_cast<int>(at.size()), at.data());
+    const int ranks = static_cast<int>(at.size());
+    const nb::gil_scoped_release release;
+    return sums::exact_sums(sum, count, ranks, at.data(), ranks, at.data());
 }
 
 void divide_sums(int dtype, int ranks, const Output& elements) {
     expect_ranks(static_cast<std::size_t>(ranks));
     const std::size_t count = count_of(elements, float_of(dtype));
+    const nb::gil_scoped_release release;
     sums::divide(float_of(dtype), ranks, count, elements.data());
+}
+
+// The function of `afflux_sums`.
+void sum(std::int32_t dtype, std::int32_t reduction, std::uint64_t count, std::uint32_t ranks,
+         const void* const* elements, void* out) {
+    const auto type = static_cast<Dtype>(dtype);
+    const int sources = static_cast<int>(ranks);
+    const bool average = reduction == AFFLUX_AVG;
+    const int scale = average ? sums::average_scale(sources) : 0;
+    sums::exact_sums({type, scale, true}, count, sources, elements, out);
+    if (average) sums::divide(type, sources, count, out);
+}
+
+nb::capsule sum_calls() {
+    static const afflux_sums calls{AFFLUX_CALLS_VERSION, sizeof(afflux_sums), &sum};
+    return nb::capsule(&calls, AFFLUX_SUMS);
 }
 
 void extreme(int dtype, bool greatest, const Output& own, const Input& arriving) {
@@ -152,6 +171,7 @@ void bind_sums(nb::module_& module) {
                "Return the scale of sums that are to become averages.");
     module.def("divide_sums", &divide_sums, "dtype"_a, "ranks"_a, "elements"_a,
                "Make sums with this scale averages.");
+    module.def("sum_calls", &sum_calls, "Return the capsule through which C++ sums (`c_api.h`).");
     module.def("extreme_blocks", &extreme, "dtype"_a, "greatest"_a, "own"_a, "arriving"_a,
                "Leave the greater or lesser elements of two blocks in the first.");
     nb::class_<sums::SumBlock>(module, "SumBlock",

@@ -9,14 +9,17 @@ NB_MODULE(_native, module) {
     nanobind::set_leak_warnings(false);
     module.doc() = "The C++ behind afflux_drivers.";
     using namespace afflux::bindings;
-    bind_codec(module);
+    bind_instruction_sets(module);
     bind_columns(module);
     bind_costs(module);
     bind_narrow(module);
     bind_registers(module);
     bind_rows(module);
     bind_selection(module);
+    bind_group(module);
     bind_shared(module);
+    bind_streams(module);
+    bind_hosts(module);
     bind_sums(module);
     bind_turn(module);
     bind_exit(module);

@@ -10,14 +10,10 @@
 
 namespace afflux::wire {
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::uint8_t kEveryone = 255;
-inline constexpr std::uint8_t kNonFinite = 255;
 inline constexpr std::uint32_t kAbsent = 4294967295;
 inline constexpr std::uint32_t kRowsMax = 16777215;
-inline constexpr std::int32_t kClassNan = 1;
-inline constexpr std::int32_t kClassPositiveInfinity = 1024;
-inline constexpr std::int32_t kClassNegativeInfinity = 1048576;
 inline constexpr std::size_t kEthernetBytes = 14;
 inline constexpr std::size_t kIpv4Bytes = 20;
 inline constexpr std::size_t kUdpBytes = 8;
@@ -29,13 +25,10 @@ inline constexpr std::size_t kLookaheadBytes = 64;
 inline constexpr std::size_t kPayloadOffset = 128;
 inline constexpr std::size_t kBlockElements = 64;
 inline constexpr std::size_t kBlockBytes = 256;
+inline constexpr std::size_t kLongestBlockBytes = 512;
 inline constexpr std::size_t kWorkersMax = 64;
 inline constexpr std::size_t kUdpPayloadMin = 86;
 inline constexpr std::size_t kSealBytes = 4;
-inline constexpr std::size_t kExactLimbs = 12;
-inline constexpr std::size_t kExactLimbBits = 25;
-inline constexpr std::size_t kExactWords = 13;
-inline constexpr std::size_t kExactElements = 73;
 inline constexpr std::uint16_t kSealedChecksum = 65535;
 
 enum class Type : std::uint8_t {

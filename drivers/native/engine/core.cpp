@@ -10,10 +10,10 @@ namespace afflux::engine {
 namespace {
 
 // Partial sums go up only: what comes from a parent is rounded.
-bool known_opcode(const packet::Header& header, bool numbers, bool from_parent) {
+bool known_opcode(const packet::Header& header, bool from_parent) {
     const NumberOpcode opcode(header.opcode_dtype);
     if (!opcode.of_numbers()) return true;
-    return numbers && opcode.known() && !(from_parent && opcode.partial() != nullptr);
+    return opcode.known() && !(from_parent && opcode.partial() != nullptr);
 }
 
 }  // namespace
@@ -26,8 +26,7 @@ Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
       rounds_(slots, sender_, counters_) {}
 
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
-    const std::size_t block_bytes =
-        limits_.numbers ? packet::block_bytes(header.opcode_dtype) : wire::kBlockBytes;
+    const std::size_t block_bytes = packet::block_bytes(header.opcode_dtype);
     if (packet::right_length(payload_bytes, header.blocks(), block_bytes) &&
         header.blocks() <= limits_.lanes) {
         return true;
@@ -78,7 +77,7 @@ void Core::from_worker(const Arrival& arrival) {
     const bool joins = type == wire::Type::Join;
     const bool probes = type == wire::Type::Probe;
     const bool contributes = type == wire::Type::Data || type == wire::Type::Conflict;
-    if (!(joins || probes || contributes) || !known_opcode(header, limits_.numbers, false)) {
+    if (!(joins || probes || contributes) || !known_opcode(header, false)) {
         ++counters_[Counter::BadType];
         return;
     }
@@ -110,7 +109,7 @@ void Core::from_parent(const Arrival& arrival) {
     const bool result = type == wire::Type::Result || type == wire::Type::Conflict;
     Job* job = job_at(static_cast<std::uint16_t>(arrival.port - local_.port - 1));
     const Parent* parent = job != nullptr && job->parent ? &*job->parent : nullptr;
-    if (!(joined || result) || !known_opcode(header, limits_.numbers, true)) {
+    if (!(joined || result) || !known_opcode(header, true)) {
         ++counters_[Counter::BadType];
     } else if (parent == nullptr || header.job != parent->job) {
         ++counters_[Counter::BadJob];
@@ -148,10 +147,10 @@ void Core::join(Job& job, const Arrival& arrival) {
     joined_(job, header.worker);
     const packet::Endpoint group = job.group.value_or(packet::Endpoint{});
     const wire::Key key = job.group ? job.group_key : 0;
-    sender_.answer(header, arrival.peer, wire::Type::Joined,
-                   {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit,
-                    group.address, group.port, static_cast<std::uint32_t>(key),
-                    static_cast<std::uint32_t>(key >> 32), std::uint32_t{limits_.numbers}});
+    sender_.answer(
+        header, arrival.peer, wire::Type::Joined,
+        {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit, group.address,
+         group.port, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
 }
 
 void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {

@@ -28,7 +28,6 @@ struct Limits {
     unsigned lanes = wire::kLanesMax;      // of a slot
     unsigned jobs = 8;                     // at once, as many as wire::Job can number
     unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
-    bool numbers = false;                  // whether it has the opcodes of numbers
     int partial_bits = 64;                 // Parent::partial_bits of its jobs
 };
 

@@ -58,7 +58,7 @@ class Engine::AllLocked {
 };
 
 Engine::Engine(const Limits& limits, unsigned shares)
-    : limits_(checked(limits)), slots_(limits.slots, limits.lanes, limits.numbers) {
+    : limits_(checked(limits)), slots_(limits.slots, limits.lanes) {
     require("shares", shares, kSharesMax);
     const auto told = [this](const Job& job, wire::Worker worker) { joined(job, worker); };
     for (unsigned i = 0; i < shares; ++i) {

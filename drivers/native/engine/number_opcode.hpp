@@ -1,9 +1,9 @@
-// Opcodes and dtypes of numbers (version 2 of the protocol, section 2).
+// Opcodes and dtypes of numbers (protocol, section 8.2).
 #pragma once
 
 #include <cstdint>
 
-#include "codec/types.hpp"
+#include "arithmetic/types.hpp"
 #include "contract/wire.hpp"
 #include "packet/partial_dtype.hpp"
 
@@ -31,8 +31,8 @@ class NumberOpcode {
     // Of a sum: it is multiplied by 2**-scale.
     int scale() const { return opcode() - code(wire::NumberOpcode::Sum); }
     // Of the numbers, of which there may be partial sums.
-    codec::Dtype dtype() const {
-        return partial_ != nullptr ? partial_->of : static_cast<codec::Dtype>(value_ & 15);
+    arithmetic::Dtype dtype() const {
+        return partial_ != nullptr ? partial_->of : static_cast<arithmetic::Dtype>(value_ & 15);
     }
     // Null if the blocks are not partial sums.
     const packet::PartialDtype* partial() const { return partial_; }

@@ -1,5 +1,5 @@
-// The sums of numbers of the slots' open rounds, until they are rounded (version 2 of the protocol,
-// section 3).
+// The sums of numbers of the slots' open rounds, until they are rounded (protocol,
+// section 8.3).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class NumberSums {
         : lanes_(lanes),
           workers_(slots * sizeof(Workers)),
           blocks_(slots * lanes * sizeof(sums::SumBlock)),
-          partials_(slots * lanes * packet::kLongestBlock) {}
+          partials_(slots * lanes * wire::kLongestBlockBytes) {}
 
     // Begins a round.
     void open(std::size_t slot) { workers(slot).fill(0); }
@@ -58,7 +58,8 @@ class NumberSums {
 
     // Where a slot's blocks that go up are, one after the other.
     std::uint8_t* going_up(std::size_t slot) const {
-        return static_cast<std::uint8_t*>(partials_.data()) + slot * lanes_ * packet::kLongestBlock;
+        return static_cast<std::uint8_t*>(partials_.data()) +
+               slot * lanes_ * wire::kLongestBlockBytes;
     }
 
   private:

@@ -28,13 +28,12 @@ void each_block(wire::Present present, const std::uint8_t* blocks, Visit visit,
 
 }  // namespace
 
-SlotPool::SlotPool(std::size_t slots, std::size_t lanes, bool numbers)
+SlotPool::SlotPool(std::size_t slots, std::size_t lanes)
     : states_(slots),
       body_words_(wire::kLanesMax + lanes * wire::kBlockElements),
       memory_(2 * slots * body_words_ * sizeof(std::int32_t)),
-      bodies_(static_cast<std::int32_t*>(memory_.data())) {
-    if (numbers) numbers_.emplace(slots, lanes);
-}
+      bodies_(static_cast<std::int32_t*>(memory_.data())),
+      numbers_(slots, lanes) {}
 
 void SlotPool::reset(std::size_t slot, wire::Round first_round, std::uint64_t everyone) {
     states_[slot] = {.round = first_round - 1, .seen = everyone, .everyone = everyone};
@@ -54,7 +53,7 @@ void SlotPool::open(std::size_t slot, const Packet& packet) {
         .opcode_dtype = NumberOpcode(header.opcode_dtype).of_whole(),
     };
     std::memcpy(body(slot, v), packet.words, wire::kLookaheadBytes);
-    if (numbers_) numbers_->open(slot);
+    numbers_.open(slot);
 }
 
 void SlotPool::merge_words(std::size_t slot, const Packet& packet) {
@@ -97,7 +96,7 @@ void SlotPool::add_numbers(std::size_t slot, const Packet& packet) {
     std::int32_t* own = body(slot, v);
     const auto add = [&](int lane, const std::uint8_t* arriving) {
         if (opcode.sums()) {
-            numbers_->add(environment, slot, lane, opcode, exponent(slot, lane), arriving);
+            numbers_.add(environment, slot, lane, opcode, exponent(slot, lane), arriving);
         } else {
             // With itself the first one has its NaN made the one that comes back.
             if ((present >> lane & 1) == 0)
@@ -123,7 +122,7 @@ void SlotPool::reduce(std::size_t slot, unsigned workers, const Parent* parent) 
     const sums::Environment environment;
     for (unsigned left = version.present; left != 0; left &= left - 1) {
         const int lane = std::countr_zero(left);
-        numbers_->round(environment, slot, lane, opcode, workers, block(body(slot, v), lane));
+        numbers_.round(environment, slot, lane, opcode, workers, block(body(slot, v), lane));
     }
 }
 
@@ -132,11 +131,11 @@ void SlotPool::go_up(std::size_t slot, unsigned workers, int float32_bits) {
     const NumberOpcode opcode(NumberOpcode(version.opcode_dtype).of_partial(float32_bits));
     const packet::PartialDtype& dtype = *opcode.partial();
     const sums::Environment environment;
-    std::uint8_t* place = numbers_->going_up(slot);
+    std::uint8_t* place = numbers_.going_up(slot);
     for (unsigned left = version.present; left != 0; left &= left - 1) {
         const int lane = std::countr_zero(left);
         const sums::Partial to{dtype.of, dtype.bits, exponent(slot, lane)};
-        numbers_->go_up(environment, slot, lane, to, workers, place);
+        numbers_.go_up(environment, slot, lane, to, workers, place);
         place += dtype.block_bytes();
     }
 }
@@ -176,7 +175,7 @@ Body SlotPool::partial_sums_of(std::size_t slot, std::size_t block_bytes) const 
     const auto blocks = static_cast<std::size_t>(std::popcount(states_[slot].versions[v].present));
     Body found;
     found.append(body(slot, v), wire::kLookaheadBytes);
-    found.append(numbers_->going_up(slot), blocks * block_bytes);
+    found.append(numbers_.going_up(slot), blocks * block_bytes);
     return found;
 }
 

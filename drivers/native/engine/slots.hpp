@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "engine/job.hpp"
@@ -48,7 +47,7 @@ struct Packet {
 // Threads may use different slots at the same time.
 class SlotPool {
   public:
-    SlotPool(std::size_t slots, std::size_t lanes, bool numbers = false);
+    SlotPool(std::size_t slots, std::size_t lanes);
 
     std::size_t size() const { return states_.size(); }
     SlotState& operator[](std::size_t slot) { return states_[slot]; }
@@ -99,7 +98,7 @@ class SlotPool {
     ZeroPages memory_;
     // For each slot and version 16 words, then the blocks of all lanes: in a packet's order.
     std::int32_t* bodies_;
-    std::optional<NumberSums> numbers_;
+    NumberSums numbers_;
 };
 
 }  // namespace afflux::engine

@@ -19,7 +19,7 @@ constexpr std::size_t datagram_bytes(std::size_t blocks,
 // The bytes of the longest datagram without partial sums, and of any; both have a seal.
 constexpr std::size_t kLongestDatagram = datagram_bytes(wire::kLanesMax) + wire::kSealBytes;
 constexpr std::size_t kLongestPartialSums =
-    datagram_bytes(wire::kLanesMax, kLongestBlock) + wire::kSealBytes;
+    datagram_bytes(wire::kLanesMax, wire::kLongestBlockBytes) + wire::kSealBytes;
 
 // Whether a datagram with so many blocks is so long: with a seal, which the host has checked with
 // all the rest of the datagram, or without.

@@ -1,5 +1,5 @@
-// Dtypes of partial sums, and the bytes of a block of any dtype (version 2 of the protocol, section
-// 6).
+// Dtypes of partial sums, and the bytes of a block of any dtype (protocol, section
+// 8.6).
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,6 @@ inline constexpr PartialDtype kPartialDtypes[] = {
     {9, wire::Dtype::Float32, 40},  {12, wire::Dtype::Float32, 48},  {13, wire::Dtype::Float32, 64},
     {10, wire::Dtype::Float16, 32}, {11, wire::Dtype::Bfloat16, 32},
 };
-
-// The bytes of the longest block of any.
-inline constexpr std::size_t kLongestBlock = 512;
 
 // The partial sums that a packet's opcode and dtype name; null if its blocks are something else.
 constexpr const PartialDtype* partial_dtype(wire::OpcodeDtype pair) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "shared/gather.hpp"
@@ -19,24 +18,14 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
-[[noreturn]] void refuse(const char* what, int number) {
-    throw std::invalid_argument(std::string(what) + ": " + std::to_string(number));
-}
-
-// Of a null pointer to nothing there are no parts.
-template <typename Byte>
-Byte* at(Byte* first, std::size_t bytes) {
-    return first ? first + bytes : nullptr;
-}
-
 }  // namespace
 
-Group::Group(std::shared_ptr<Segment> segment, int rank, bool numbers)
+Group::Group(std::shared_ptr<Segment> segment, int rank)
     : segment_(std::move(segment)),
       rank_(rank),
-      numbers_(numbers),
       process_(getpid()),
-      phases_(*segment_, rank) {
+      phases_(*segment_, rank),
+      caller_(segment_->ranks()) {
     segment_->attach(rank);
 }
 
@@ -49,13 +38,6 @@ void Group::check_usable() const {
         throw Failed("the group belongs to the process that this one was forked from");
     if (broken_)
         throw Failed(phases_.failed() ? phases_.failure() : "an earlier operation has failed");
-}
-
-const Arithmetic& Group::arithmetic(Dtype dtype, Op op) {
-    auto& entry =
-        arithmetics_[static_cast<std::size_t>(dtype) * kOps + static_cast<std::size_t>(op)];
-    if (!entry) entry.emplace(ranks(), dtype, op, numbers_);
-    return *entry;
 }
 
 std::shared_ptr<Allocation> Group::allocation_of(const std::byte* data, std::size_t bytes) const {
@@ -71,71 +53,14 @@ CallSignature& Group::signature(int rank) const {
     return segment_->member(rank).signatures[operation_ % 2];
 }
 
-// Checks a request, and makes it the call.
-void Group::prepare(const Request& request) {
-    if (request.what > Collective::Barrier) refuse("no collective", static_cast<int>(request.what));
-    if (static_cast<unsigned>(request.dtype) >= kDtypes)
-        refuse("no dtype", static_cast<int>(request.dtype));
-    if (static_cast<unsigned>(request.op) >= kOps)
-        refuse("no reduction", static_cast<int>(request.op));
-    if (request.root < 0 || request.root >= ranks())
-        refuse("no rank that could be the root", request.root);
-    const Arithmetic* const reduction =
-        reduces(request.what) ? &arithmetic(request.dtype, request.op) : nullptr;
-    const auto n = static_cast<std::size_t>(ranks());
-    call_.what = request.what;
-    call_.count = request.count;
-    call_.element_bytes = size_of(request.dtype);
-    call_.arithmetic = reduction;
-    call_.block = reduction ? reduction->block() : 1;
-    call_.root = request.root;
-    call_.tensor = nullptr;
-    if (request.count > std::numeric_limits<std::ptrdiff_t>::max() / (call_.element_bytes * n))
-        throw std::invalid_argument("no memory holds " + std::to_string(request.count) +
-                                    " elements of each rank");
-    const bool gathers = request.what == Collective::AllGather;
-    const bool scatters = request.what == Collective::ReduceScatter;
-    if (request.what == Collective::Barrier) {
-        if (request.count != 0) throw std::invalid_argument("a barrier has no elements");
-        return;
-    }
-    const auto fits = [&](std::size_t size, bool list) { return size == 1 || (list && size == n); };
-    if (!fits(request.outputs.size(), gathers) ||
-        ((gathers || scatters) && !fits(request.inputs.size(), scatters)))
-        throw std::invalid_argument("not as many tensors as the collective takes");
-    const auto given = [&](const void* pointer) {
-        if (pointer == nullptr && request.count != 0)
-            throw std::invalid_argument("null pointer to a tensor of " +
-                                        std::to_string(request.count) + " elements");
-    };
-    for (void* const pointer : request.outputs) given(pointer);
-    if (gathers || scatters)
-        for (const void* const pointer : request.inputs) given(pointer);
-    const std::size_t bytes = call_.bytes();
-    if (gathers) {
-        call_.input = static_cast<const std::byte*>(request.inputs[0]);
-        for (std::size_t r = 0; r < n; ++r)
-            call_.outputs[r] = request.outputs.size() == n
-                                   ? static_cast<std::byte*>(request.outputs[r])
-                                   : at(static_cast<std::byte*>(request.outputs[0]), r * bytes);
-        return;
-    }
-    call_.tensor = static_cast<std::byte*>(request.outputs[0]);
-    if (!scatters) return;
-    for (std::size_t r = 0; r < n; ++r)
-        call_.inputs[r] = request.inputs.size() == n
-                              ? static_cast<const std::byte*>(request.inputs[r])
-                              : at(static_cast<const std::byte*>(request.inputs[0]), r * bytes);
-}
-
 std::uint64_t Group::begin(const Request& request) {
     const std::scoped_lock lock(mutex_);
     check_usable();
     if (active_) throw std::logic_error("an operation is in progress");
-    prepare(request);
+    caller_.prepare(request, call_);
     CallSignature& own = signature(rank_);
-    own = {request.count, request.fingerprint, request.history, kOrdinary,       0,
-           request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}, numbers_};
+    own = {request.count, request.fingerprint, request.history, kOrdinary,      0,
+           request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}};
     // A field that a collective does not use cannot make it differ.
     if (reduces(request.what)) own.op = request.op;
     if (request.what == Collective::Broadcast) own.root = static_cast<std::uint8_t>(request.root);
@@ -152,6 +77,12 @@ std::uint64_t Group::begin(const Request& request) {
     active_ = opening_ = true;
     phases_.arrive();
     return operation_ + 1;
+}
+
+// Whether all ranks reduce the whole of the tensor.
+bool Group::is_small() const {
+    const std::size_t most = kSmallBytesOfAll / static_cast<std::size_t>(ranks());
+    return call_.bytes() <= std::min<std::size_t>(segment_->control().header.small_bytes, most);
 }
 
 // Does what comes before the ranks know each other's calls.
@@ -175,12 +106,12 @@ void Group::start(CallSignature& own) {
             add(ring_position_ == position ? counters_.small : counters_.staged, 1);
             return;
     }
-    if (call_.bytes() <= segment_->control().header.small_bytes) {
+    if (is_small()) {
         algorithm_ = std::make_unique<SmallAlgorithm>(*segment_, rank_, parity, call_, blocks_);
         add(counters_.small, 1);
         return;
     }
-    if (call_.arithmetic->in_place()) offered_ = allocation_of(call_.tensor, call_.bytes());
+    offered_ = allocation_of(call_.tensor, call_.bytes());
     if (offered_) {
         own.offset =
             offered_->offset + static_cast<std::size_t>(call_.tensor - offered_->slice(rank_));
@@ -223,9 +154,7 @@ bool Group::open() {
                signature(r).extent == signature(rank_).extent;
     }
     if (offers == 0) {
-        if (call_.what == Collective::AllReduce &&
-            call_.bytes() > segment_->control().header.small_bytes)
-            add(counters_.staged, 1);
+        if (call_.what == Collective::AllReduce && !is_small()) add(counters_.staged, 1);
         return true;
     }
     if (same) {

@@ -10,13 +10,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "collectives/group.hpp"
 #include "shared/algorithm.hpp"
-#include "shared/errors.hpp"
 #include "shared/phases.hpp"
 #include "shared/segment.hpp"
 
@@ -27,57 +26,36 @@ struct Statistics {
     std::uint64_t operations, small, staged, one_pass;
     std::array<std::uint64_t, kCollectives> collectives;  // operations by Collective
     std::uint64_t bytes;  // of the tensors, of the larger side where there are two
-    // Those of this rank's blocks that were scanned: for sums in the small and the staged path, not
-    // in exact mode.
+    // Those of this rank's blocks that were scanned: for sums in the small and the staged path.
     std::uint64_t blocks_present, blocks_total;
     std::uint64_t waits, sleeps, wakes;
     std::uint64_t reachable_bytes;  // allocated now, in this rank's slices
 };
 
-// One rank's end of a group. One operation at a time. Calls may come from any thread, one after the
-// other; `fail`, `failed`, `missing`, `ended` and `statistics` also while another one runs. In a
-// process forked from the rank's every call throws Failed.
-class Group {
+// One rank's end of a group. `statistics` may be called while another call runs.
+class Group final : public collectives::Group {
   public:
-    // Takes the rank's place in the segment. `numbers`, the same at all ranks, is whether floats
-    // are reduced as version 2 of the protocol defines it.
-    Group(std::shared_ptr<Segment> segment, int rank, bool numbers = false);
+    // Takes the rank's place in the segment.
+    Group(std::shared_ptr<Segment> segment, int rank);
     // Marks the rank as gone, so that operations that wait for it fail.
-    ~Group();
-    Group(const Group&) = delete;
-    Group& operator=(const Group&) = delete;
+    ~Group() override;
 
-    int rank() const { return rank_; }
-    int ranks() const { return segment_->ranks(); }
+    int rank() const override { return rank_; }
+    int ranks() const override { return segment_->ranks(); }
 
-    // Begins a collective: copies a small tensor, or the first batch of a larger one, and publishes
-    // what it was called with. Does not wait. The tensors must stay until the operation is over;
-    // the lists that name them need not. Returns the operation's number, counted from 1. Unless the
-    // requests agree at all ranks, in all but the tensors, all throw Disagreement.
-    // Throws std::invalid_argument for a request that cannot be, without any effect;
-    // std::logic_error if an operation is in progress, Failed.
-    std::uint64_t begin(const Request& request);
-    // Works and waits for up to `timeout`; true when the operation is over and the outputs hold the
-    // result, false if it needs more time. If `operation` is not 0 it is the number of the one that
-    // is meant, and true also if that one is over already.
-    // Throws Disagreement; Failed if a rank has ended or failed the group. Then the content
-    // of the outputs is undefined, and the group cannot be used any more.
-    bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0);
-    // The number of the operation in progress; 0 if none is.
-    std::uint64_t in_progress() const;
+    // Copies a small tensor, or the first batch of a larger one, and publishes what it was called
+    // with.
+    std::uint64_t begin(const Request& request) override;
+    bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0) override;
+    std::uint64_t in_progress() const override;
 
-    // After Disagreement: each rank's fingerprint, and its history.
-    std::vector<std::uint64_t> fingerprints() const;
-    std::vector<std::uint64_t> histories() const;
-    // The ranks whose call differs from this one's.
-    std::vector<int> differing() const;
-    // Ranks for which this one waits.
-    std::vector<int> missing() const;
-    // Ranks that were attached and no longer are.
-    std::vector<int> ended() const;
-    // Makes all ranks leave their operations with Failed; the first text stays.
-    void fail(const std::string& text);
-    std::string failure() const;  // empty if none
+    std::vector<std::uint64_t> fingerprints() const override;
+    std::vector<std::uint64_t> histories() const override;
+    std::vector<int> differing() const override;
+    std::vector<int> missing() const override;
+    std::vector<int> ended() const override;
+    void fail(const std::string& text) override;
+    std::string failure() const override;
 
     // Allocates memory for tensors that all ranks can reach, of which this rank gets its slice.
     // Collective: all ranks with the same `offset` and `bytes`, in whole pages, no offset twice.
@@ -90,8 +68,7 @@ class Group {
 
   private:
     void check_usable() const;
-    const Arithmetic& arithmetic(Dtype dtype, Op op);
-    void prepare(const Request& request);
+    bool is_small() const;
     void start(CallSignature& own);
     std::shared_ptr<Allocation> allocation_of(const std::byte* data, std::size_t bytes) const;
     CallSignature& signature(int rank) const;
@@ -101,13 +78,12 @@ class Group {
 
     const std::shared_ptr<Segment> segment_;
     const int rank_;
-    const bool numbers_;
     const pid_t process_;
     Phases phases_;
     mutable std::mutex mutex_;  // of begin and advance
     mutable std::mutex allocations_mutex_;
     std::vector<std::shared_ptr<Allocation>> allocations_;
-    std::array<std::optional<Arithmetic>, kDtypes * kOps> arithmetics_;
+    Caller caller_;
 
     std::uint64_t operation_ = 0;  // number of the next one
     std::uint64_t ring_position_ = 0;

@@ -10,9 +10,9 @@
 //        │ Member 63                     │
 //        ├───────────────────────────────┤ kControlBytes
 //        │ Area of rank 0                │  ┌ small[0], small[1]   a whole small tensor each
-//        │ …                             │  │   elements, exponents
+//        │ …                             │  │   elements, present
 //        │ Area of rank N-1              │  └ ring[0] … ring[3]    a batch of a larger one each
-//        ├───────────────────────────────┤       elements, exponents, present
+//        ├───────────────────────────────┤       elements, present, result_present
 //        │ reachable tensors (sparse):   │ segment_bytes(N), a multiple of 2 MiB
 //        │ for each allocation the       │
 //        │ slices of ranks 0 … N-1       │
@@ -28,27 +28,31 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shared/request.hpp"
+#include "collectives/request.hpp"
 
 namespace afflux::shared {
 
+using namespace collectives;
+
 inline constexpr std::uint64_t kMagic = 0x4D48535845464641;  // "AFFEXSHM"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr std::size_t kPage = 4096;
 // Two lines, because processors fetch lines in pairs.
 inline constexpr std::size_t kApart = 128;
 
-// The largest small tensor, which goes from rank to rank in one phase.
+// The largest small tensor, which goes from rank to rank in one phase; and those of all ranks
+// together, all of which each rank reduces.
 inline constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
+inline constexpr std::size_t kSmallBytesOfAll = 4 * kSmallBytes;
 // The largest batch of a larger tensor, and for how many a rank has room: four, because one is
 // copied in while one is reduced and one is copied out, and the ranks are up to one batch apart.
 inline constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kRingBatches = 4;
 
-// Blocks of the narrowest elements that fit into so many bytes.
+// Blocks that fit into so many bytes.
 constexpr std::size_t most_blocks(std::size_t bytes) {
-    return bytes / (codec::kBlock * codec::size_of(codec::Dtype::Float16));
+    return bytes / wire::kBlockBytes;
 }
 
 struct alignas(kApart) SegmentHeader {
@@ -88,12 +92,11 @@ struct CallSignature {
     Dtype dtype;
     Op op;
     std::uint8_t root;
-    bool numbers;  // how floats are reduced
 
     bool agrees(const CallSignature& other) const {
         return what == other.what && count == other.count && dtype == other.dtype &&
-               op == other.op && root == other.root && numbers == other.numbers &&
-               fingerprint == other.fingerprint && history == other.history;
+               op == other.op && root == other.root && fingerprint == other.fingerprint &&
+               history == other.history;
     }
 };
 
@@ -112,20 +115,20 @@ struct Control {
     SegmentHeader header;
     Gate gate;
     Failure failure;
-    Member members[codec::kMaxRanks];
+    Member members[arithmetic::kMaxRanks];
 };
 
 inline constexpr std::size_t kControlBytes = (sizeof(Control) + kPage - 1) / kPage * kPage;
 
 struct Small {
     alignas(kPage) std::byte elements[kSmallBytes];
-    std::uint8_t exponents[most_blocks(kSmallBytes)];
+    std::uint8_t present[most_blocks(kSmallBytes)];
 };
 
 struct Batch {
     alignas(kPage) std::byte elements[kBatchBytes];
-    std::uint8_t exponents[most_blocks(kBatchBytes)];  // of the rank's own input
-    std::uint8_t present[most_blocks(kBatchBytes)];    // of the result, in the rank's share
+    std::uint8_t present[most_blocks(kBatchBytes)];         // of the rank's own input
+    std::uint8_t result_present[most_blocks(kBatchBytes)];  // in the rank's share
 };
 
 struct Area {
@@ -140,7 +143,7 @@ static_assert(sizeof(Gate) == kApart && sizeof(Failure) % kApart == 0);
 static_assert(offsetof(Control, members) % kApart == 0);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(kBatchBytes % (codec::kBlock * sizeof(std::uint32_t)) == 0);
+static_assert(kBatchBytes % wire::kBlockBytes == 0);
 // A futex is 32 bits wide, and it is `arrived` itself.
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4);
 

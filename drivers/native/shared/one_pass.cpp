@@ -17,11 +17,11 @@ bool OnePassAlgorithm::turn() {
     const std::size_t last = std::min(share.last * call_.block, call_.count);
     if (first < last) {
         const auto offset = static_cast<std::size_t>(call_.tensor - allocation_->slice(rank_));
-        std::array<void*, codec::kMaxRanks> elements;
+        std::array<void*, arithmetic::kMaxRanks> elements;
         for (int r = 0; r < segment_.ranks(); ++r)
             elements[static_cast<std::size_t>(r)] =
                 allocation_->slice(r) + offset + first * call_.element_bytes;
-        call_.arithmetic->reduce_in_place(last - first, elements.data());
+        call_.reduction->reduce_in_place(last - first, elements.data());
     }
     reduced_ = true;
     return false;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "shared/errors.hpp"
+#include "collectives/errors.hpp"
 #include "shared/futex.hpp"
 
 namespace afflux::shared {

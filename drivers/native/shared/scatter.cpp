@@ -20,11 +20,7 @@ std::size_t blocks_of_part(const Segment& segment, const Call& call) {
 }
 
 // The buffers have room for the least that there is, whatever their sizes are set to.
-constexpr std::size_t kWidest = sizeof(std::uint64_t);
-static_assert(codec::kMaxRanks * codec::kBlock * kWidest <= kSmallBytes);
-static_assert(codec::kMaxRanks * codec::blocks_of(wire::kExactElements) * codec::kBlock *
-                  sizeof(float) <=
-              kSmallBytes);
+static_assert(arithmetic::kMaxRanks * kBlockBytes <= kSmallBytes);
 
 }  // namespace
 
@@ -35,8 +31,7 @@ ScatterAlgorithm::ScatterAlgorithm(const Segment& segment, int rank, unsigned pa
       parity_(parity),
       call_(call),
       counts_(counts),
-      exact_(call.arithmetic->is_exact(call.count)),
-      small_(exact_ || is_small(segment, call)),
+      small_(is_small(segment, call)),
       part_blocks_(small_ ? std::max<std::size_t>(call.blocks(), 1)
                           : blocks_of_part(segment, call)),
       batches_((call.blocks() + part_blocks_ - 1) / part_blocks_) {
@@ -61,10 +56,10 @@ ScatterAlgorithm::Part ScatterAlgorithm::part(int rank, int shard, std::size_t b
     Area& area = segment_.area(rank);
     if (small_) {
         Small& small = area.small[parity_];
-        return {small.elements + byte, small.exponents + block};
+        return {small.elements + byte, small.present + block};
     }
     Batch& ring = area.ring[(first_ + batch) % kRingBatches];
-    return {ring.elements + byte, ring.exponents + block};
+    return {ring.elements + byte, ring.present + block};
 }
 
 std::size_t ScatterAlgorithm::size(std::size_t batch) const {
@@ -77,31 +72,27 @@ void ScatterAlgorithm::copy_in(std::size_t batch) {
         const std::byte* const from =
             call_.inputs[static_cast<std::size_t>(s)] + first(batch) * call_.element_bytes;
         const Part to = part(rank_, s, batch);
-        if (exact_) {
-            std::memcpy(to.elements, from, count * call_.element_bytes);
-            continue;
-        }
         const bool stays = s == rank_ && direct(batch);
         const std::size_t present =
-            call_.arithmetic->take(from, count, stays ? nullptr : to.elements, to.exponents);
-        if (call_.arithmetic->scanned()) counts_.add(present, call_.blocks_of(count));
+            call_.reduction->take(from, count, stays ? nullptr : to.elements, to.present);
+        if (call_.reduction->scanned()) counts_.add(present, call_.blocks_of(count));
     }
 }
 
 void ScatterAlgorithm::reduce(std::size_t batch) {
     const std::size_t byte = first(batch) * call_.element_bytes;
-    std::array<const void*, codec::kMaxRanks> elements;
-    std::array<const std::uint8_t*, codec::kMaxRanks> exponents;
+    std::array<const void*, arithmetic::kMaxRanks> elements;
+    std::array<const std::uint8_t*, arithmetic::kMaxRanks> present;
     for (int r = 0; r < segment_.ranks(); ++r) {
         const auto i = static_cast<std::size_t>(r);
         const Part from = part(r, rank_, batch);
         elements[i] = from.elements;
-        exponents[i] = from.exponents;
-        if (r == rank_ && !exact_ && direct(batch)) elements[i] = call_.inputs[i] + byte;
+        present[i] = from.present;
+        if (r == rank_ && direct(batch)) elements[i] = call_.inputs[i] + byte;
     }
-    std::array<std::uint8_t, most_blocks(kBatchBytes)> present;
-    call_.arithmetic->reduce_all(size(batch), exact_, elements.data(), exponents.data(),
-                                 out_ + byte, present.data());
+    std::array<std::uint8_t, most_blocks(kBatchBytes)> some;
+    call_.reduction->reduce_all(size(batch), elements.data(), present.data(), out_ + byte,
+                                some.data());
 }
 
 void ScatterAlgorithm::ahead() {

@@ -28,7 +28,7 @@ class ScatterAlgorithm final : public Algorithm {
     // A part of a rank's area: as many blocks of every shard.
     struct Part {
         std::byte* elements;
-        std::uint8_t* exponents;
+        std::uint8_t* present;
     };
     Part part(int rank, int shard, std::size_t batch) const;
     // Elements of the shard at which a batch begins, and how many there are.
@@ -44,7 +44,6 @@ class ScatterAlgorithm final : public Algorithm {
     const unsigned parity_;
     const Call& call_;
     BlockCounts& counts_;
-    const bool exact_;
     const bool small_;
     const std::size_t part_blocks_;
     const std::size_t batches_;

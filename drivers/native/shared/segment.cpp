@@ -76,7 +76,7 @@ void Allocation::discard(int rank) const {
 }
 
 void Segment::initialise(int fd, int ranks, Sizes sizes) {
-    if (ranks < 1 || ranks > codec::kMaxRanks)
+    if (ranks < 1 || ranks > arithmetic::kMaxRanks)
         throw std::invalid_argument("a group must have 1 to 64 ranks, not " +
                                     std::to_string(ranks));
     if (sizes.small_bytes == 0) sizes.small_bytes = kSmallBytes;
@@ -85,9 +85,8 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
     const std::size_t copied_bytes = sizes.batch_bytes == 0 ? kBatchBytes : sizes.batch_bytes;
     if (sizes.batch_bytes == 0)
         sizes.batch_bytes = ranks <= usable_processors() ? kBatchSideBySide : kBatchInTurns;
-    constexpr std::size_t kBlockBytes = codec::kBlock * sizeof(std::uint32_t);
     if (sizes.small_bytes > kSmallBytes || sizes.batch_bytes > kBatchBytes ||
-        sizes.batch_bytes % kBlockBytes != 0)
+        sizes.batch_bytes % wire::kBlockBytes != 0)
         throw std::invalid_argument(
             "a batch is whole blocks of 256 bytes, at most 262144 bytes; "
             "a small tensor is at most 32768");
@@ -109,7 +108,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
 
 Segment::Segment(int fd, int ranks, Liveness liveness)
     : fd_(fd), ranks_(ranks), liveness_(liveness) {
-    if (ranks < 1 || ranks > codec::kMaxRanks || file_bytes(fd) < segment_bytes(ranks))
+    if (ranks < 1 || ranks > arithmetic::kMaxRanks || file_bytes(fd) < segment_bytes(ranks))
         throw std::invalid_argument("not a segment for " + std::to_string(ranks) + " ranks");
     void* base = mmap(nullptr, segment_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");

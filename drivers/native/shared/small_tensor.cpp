@@ -1,7 +1,6 @@
 #include "shared/small_tensor.hpp"
 
 #include <array>
-#include <cstring>
 
 namespace afflux::shared {
 
@@ -10,27 +9,23 @@ SmallAlgorithm::SmallAlgorithm(const Segment& segment, int rank, unsigned parity
     : segment_(segment), parity_(parity), call_(call) {
     if (call.count == 0) return;
     Small& own = segment.area(rank).small[parity_];
-    if (call.arithmetic->is_exact(call.count)) {
-        std::memcpy(own.elements, call.tensor, call.bytes());
-        return;
-    }
     const std::size_t present =
-        call.arithmetic->take(call.tensor, call.count, own.elements, own.exponents);
-    if (call.arithmetic->scanned()) counts.add(present, call.blocks());
+        call.reduction->take(call.tensor, call.count, own.elements, own.present);
+    if (call.reduction->scanned()) counts.add(present, call.blocks());
 }
 
 bool SmallAlgorithm::turn() {
     if (call_.count == 0) return true;
-    std::array<const void*, codec::kMaxRanks> elements;
-    std::array<const std::uint8_t*, codec::kMaxRanks> exponents;
+    std::array<const void*, arithmetic::kMaxRanks> elements;
+    std::array<const std::uint8_t*, arithmetic::kMaxRanks> present;
     for (int r = 0; r < segment_.ranks(); ++r) {
         const Small& small = segment_.area(r).small[parity_];
         elements[static_cast<std::size_t>(r)] = small.elements;
-        exponents[static_cast<std::size_t>(r)] = small.exponents;
+        present[static_cast<std::size_t>(r)] = small.present;
     }
-    std::array<std::uint8_t, most_blocks(kSmallBytes)> present;
-    call_.arithmetic->reduce_all(call_.count, call_.arithmetic->is_exact(call_.count),
-                                 elements.data(), exponents.data(), call_.tensor, present.data());
+    std::array<std::uint8_t, most_blocks(kSmallBytes)> some;
+    call_.reduction->reduce_all(call_.count, elements.data(), present.data(), call_.tensor,
+                                some.data());
     return true;
 }
 

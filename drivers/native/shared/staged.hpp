@@ -37,7 +37,7 @@ class StagedAlgorithm final : public Algorithm {
     Extent extent(std::size_t batch) const;
     Batch& ring(int rank, std::size_t batch) const;
     void copy_in(std::size_t batch);
-    void take(const Extent& extent, Share range, Batch& own, bool copy, bool clear);
+    void take(const Extent& extent, Share range, Batch& own, bool copy);
     void reduce(std::size_t batch);
     void copy_out(std::size_t batch);
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "codec/instruction_set.hpp"
+#include "arithmetic/instruction_set.hpp"
 #include "contract/wire.hpp"
 
 namespace afflux::sums {
@@ -80,35 +80,36 @@ template <typename Elements, std::size_t kBytes>
 }
 
 template <std::size_t kBytes>
-[[gnu::always_inline]] inline void scan_any(codec::Dtype dtype, const std::uint8_t* from,
+[[gnu::always_inline]] inline void scan_any(arithmetic::Dtype dtype, const std::uint8_t* from,
                                             std::size_t blocks, std::uint8_t* exponents) {
     switch (dtype) {
-        case codec::Dtype::Float32:
+        case arithmetic::Dtype::Float32:
             return scan<Float32, kBytes>(from, blocks, exponents);
-        case codec::Dtype::Float16:
+        case arithmetic::Dtype::Float16:
             return scan<Float16, kBytes>(from, blocks, exponents);
-        case codec::Dtype::Bfloat16:
+        case arithmetic::Dtype::Bfloat16:
             return scan<Bfloat16, kBytes>(from, blocks, exponents);
-        case codec::Dtype::Int32:
+        case arithmetic::Dtype::Int32:
             return scan<Int32, kBytes>(from, blocks, exponents);
     }
 }
 
-using Scan = void (*)(codec::Dtype, const std::uint8_t*, std::size_t, std::uint8_t*);
+using Scan = void (*)(arithmetic::Dtype, const std::uint8_t*, std::size_t, std::uint8_t*);
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void scan_avx2(codec::Dtype dtype, const std::uint8_t* from,
+[[gnu::target("avx2")]] void scan_avx2(arithmetic::Dtype dtype, const std::uint8_t* from,
                                        std::size_t blocks, std::uint8_t* exponents) {
     scan_any<32>(dtype, from, blocks, exponents);
 }
 
-[[gnu::target("avx512f,avx512bw")]] void scan_avx512(codec::Dtype dtype, const std::uint8_t* from,
-                                                     std::size_t blocks, std::uint8_t* exponents) {
+[[gnu::target("avx512f,avx512bw")]] void scan_avx512(arithmetic::Dtype dtype,
+                                                     const std::uint8_t* from, std::size_t blocks,
+                                                     std::uint8_t* exponents) {
     scan_any<64>(dtype, from, blocks, exponents);
 }
 #endif
 
-void scan_default(codec::Dtype dtype, const std::uint8_t* from, std::size_t blocks,
+void scan_default(arithmetic::Dtype dtype, const std::uint8_t* from, std::size_t blocks,
                   std::uint8_t* exponents) {
     scan_any<16>(dtype, from, blocks, exponents);
 }
@@ -124,10 +125,36 @@ constexpr Scan kScans[] = {
 
 }  // namespace
 
-void scan_blocks(codec::Dtype dtype, const void* elements, std::size_t blocks,
+void scan_blocks(arithmetic::Dtype dtype, const void* elements, std::size_t blocks,
                  std::uint8_t* exponents) {
-    kScans[codec::instruction_set_level()](dtype, static_cast<const std::uint8_t*>(elements),
-                                           blocks, exponents);
+    kScans[arithmetic::instruction_set_level()](dtype, static_cast<const std::uint8_t*>(elements),
+                                                blocks, exponents);
+}
+
+void scan_into(arithmetic::Dtype dtype, const void* elements, std::size_t bytes, void* out,
+               std::uint8_t* exponents) {
+    // So many blocks stay in the nearest cache between the two.
+    constexpr std::size_t kTogether = 64;
+    const auto* from = static_cast<const std::uint8_t*>(elements);
+    auto* to = static_cast<std::uint8_t*>(out);
+    for (std::size_t whole = bytes / wire::kBlockBytes; whole > 0;) {
+        const std::size_t blocks = std::min(whole, kTogether);
+        scan_blocks(dtype, from, blocks, exponents);
+        for (std::size_t block = 0; block < blocks; ++block) {
+            if (exponents[block] == 0) continue;
+            std::memcpy(to + block * wire::kBlockBytes, from + block * wire::kBlockBytes,
+                        wire::kBlockBytes);
+        }
+        whole -= blocks;
+        exponents += blocks;
+        from += blocks * wire::kBlockBytes;
+        to += blocks * wire::kBlockBytes;
+    }
+    if (const std::size_t rest = bytes % wire::kBlockBytes; rest != 0) {
+        std::memset(to, 0, wire::kBlockBytes);
+        std::memcpy(to, from, rest);
+        scan_blocks(dtype, to, 1, exponents);
+    }
 }
 
 }  // namespace afflux::sums

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "codec/elements.hpp"
+#include "arithmetic/elements.hpp"
 
 namespace afflux::sums {
 namespace {
@@ -15,7 +15,7 @@ constexpr int kUnitExponent = -149;
 }  // namespace
 
 void ExactSum::add(std::uint32_t element) {
-    const std::uint32_t bits = codec::widen(sum_.dtype, element);
+    const std::uint32_t bits = arithmetic::widen(sum_.dtype, element);
     const bool negative = bits >> 31;
     negative_zeros_ = negative_zeros_ && bits == 0x80000000;
     const std::uint32_t field = bits >> 23 & 255, fraction = bits & 0x7FFFFF;
@@ -66,7 +66,7 @@ std::uint32_t ExactSum::rounded_finite() const {
     bool sticky = (digit(top - 2) << shift & kDigitMask) != 0;
     for (int k = top - 3; k >= 0; --k) sticky = sticky || digits[k] != 0;
     const int exponent = kUnitExponent + kDigitBits * (top - 1) - shift - sum_.scale;
-    const std::uint32_t magnitude = codec::round_to(format_, false, head, exponent, sticky);
+    const std::uint32_t magnitude = arithmetic::round_to(format_, false, head, exponent, sticky);
     return magnitude | (negative ? format_.sign() : 0);
 }
 

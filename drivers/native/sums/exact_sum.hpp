@@ -3,16 +3,16 @@
 
 #include <cstdint>
 
-#include "codec/rounding.hpp"
-#include "codec/types.hpp"
+#include "arithmetic/rounding.hpp"
+#include "arithmetic/types.hpp"
 
 namespace afflux::sums {
 
-using codec::Dtype;
+using arithmetic::Dtype;
 
-// How a sum of up to 64 elements becomes one: it is multiplied by 2**-scale, 0 to 6, and rounded
-// once. A sum of zeros is -0 only if all are -0 and nobody's contribution is missing, as a missing
-// one counts as +0.
+// How a sum of elements becomes one: it is multiplied by 2**-scale, 0 to 30, and rounded once. A
+// sum of zeros is -0 only if all are -0 and nobody's contribution is missing, as a missing one
+// counts as +0.
 struct Sum {
     Dtype dtype;  // a floating-point one
     int scale = 0;
@@ -23,7 +23,7 @@ struct Sum {
 // that of float32 and bfloat16.
 class ExactSum {
   public:
-    explicit ExactSum(const Sum& sum) : sum_(sum), format_(codec::format_of(sum.dtype)) {}
+    explicit ExactSum(const Sum& sum) : sum_(sum), format_(arithmetic::format_of(sum.dtype)) {}
 
     void add(std::uint32_t bits);
 
@@ -40,7 +40,7 @@ class ExactSum {
     std::uint32_t rounded_finite() const;
 
     Sum sum_;
-    codec::Format format_;
+    arithmetic::Format format_;
     std::int64_t digits_[kDigits] = {};
     bool nan_ = false, infinite_ = false, negative_infinite_ = false, negative_zeros_ = true;
 };

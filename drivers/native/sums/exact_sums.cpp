@@ -1,19 +1,18 @@
 #include "sums/exact_sums.hpp"
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "codec/elements.hpp"
-#include "codec/numbers.hpp"
+#include "arithmetic/elements.hpp"
 #include "sums/environment.hpp"
 #include "sums/kernels/table.hpp"
 
 namespace afflux::sums {
 namespace {
 
-using codec::at;
-using codec::size_of;
+using arithmetic::at;
+using arithmetic::size_of;
 
 // Elements that fill no step, followed by zeros.
 struct Padded {
@@ -21,12 +20,16 @@ struct Padded {
 };
 
 std::size_t sum_all(const Sum& sum, std::size_t count, const Arrays& arrays) {
+    if (arrays.sources > arithmetic::kMaxRanks) {
+        sum_one_by_one(sum, 0, count, arrays);
+        return count;
+    }
     const Environment environment;
     const std::size_t rest = count % kStep, whole = count - rest;
     std::size_t one_by_one = kernels().arrays(sum, whole, arrays);
     if (!rest) return one_by_one;
-    Padded tails[codec::kMaxRanks], result;
-    const void* elements[codec::kMaxRanks];
+    Padded tails[arithmetic::kMaxRanks], result;
+    const void* elements[arithmetic::kMaxRanks];
     void* out = result.bytes;
     for (int r = 0; r < arrays.sources; ++r) {
         std::memcpy(tails[r].bytes, at(sum.dtype, arrays.elements[r], whole),
@@ -46,70 +49,26 @@ void sum_one_by_one(const Sum& sum, std::size_t first, std::size_t count, const 
     for (std::size_t i = first; i < first + count; ++i) {
         ExactSum exact(sum);
         for (int r = 0; r < arrays.sources; ++r) {
-            exact.add(codec::bits_at(sum.dtype, arrays.elements[r], i));
+            exact.add(arithmetic::bits_at(sum.dtype, arrays.elements[r], i));
         }
         const std::uint32_t bits = exact.rounded();
-        for (int k = 0; k < arrays.outs; ++k) codec::put_bits(sum.dtype, arrays.out[k], i, bits);
+        for (int k = 0; k < arrays.outs; ++k)
+            arithmetic::put_bits(sum.dtype, arrays.out[k], i, bits);
     }
 }
 
 std::size_t exact_sums(const Sum& sum, std::size_t count, int sources, const void* const* elements,
+                       int outs, void* const* out) {
+    return sum_all(sum, count, {sources, elements, outs, out});
+}
+
+std::size_t exact_sums(const Sum& sum, std::size_t count, int sources, const void* const* elements,
                        void* out) {
-    return sum_all(sum, count, {sources, elements, 1, &out});
-}
-
-std::size_t exact_sums_in_place(const Sum& sum, std::size_t count, int sources,
-                                void* const* elements) {
-    return sum_all(sum, count, {sources, elements, sources, elements});
-}
-
-std::size_t exact_sums_of_present(const Sum& sum, std::size_t blocks, int sources,
-                                  const void* const* elements, const std::uint8_t* const* present,
-                                  void* out, std::uint8_t* some, void* also) {
-    const Environment environment;
-    const std::size_t count = wire::kBlockBytes / size_of(sum.dtype);
-    const auto sum_run = [&](std::size_t first, std::size_t last, int having, const void** here) {
-        for (int i = 0; i < having; ++i) here[i] = at(sum.dtype, here[i], first * count);
-        Sum part = sum;
-        part.all_present = sum.all_present && having == sources;
-        void* to[] = {at(sum.dtype, out, first * count), nullptr};
-        if (also) to[1] = at(sum.dtype, also, first * count);
-        const Arrays arrays{having, here, also ? 2 : 1, to};
-        return kernels().arrays(part, (last - first) * count, arrays);
-    };
-    const void* here[codec::kMaxRanks];
-    const auto has_all = [&](const std::uint8_t* flags) { return !std::memchr(flags, 0, blocks); };
-    if (std::all_of(present, present + sources, has_all)) {
-        std::memset(some, 1, blocks);
-        std::copy_n(elements, sources, here);
-        return sum_run(0, blocks, sources, here);
-    }
-    const auto there = [&](std::size_t block) {
-        std::uint64_t mask = 0;
-        for (int r = 0; r < sources; ++r) mask |= std::uint64_t{present[r][block] != 0} << r;
-        return mask;
-    };
-    std::size_t one_by_one = 0;
-    std::uint64_t next = there(0);
-    for (std::size_t block = 0; block < blocks;) {
-        // Blocks that the same sources have are summed together.
-        const std::uint64_t mask = next;
-        const std::size_t first = block;
-        do {
-            some[block] = mask != 0;
-        } while (++block < blocks && (next = there(block)) == mask);
-        if (!mask) continue;
-        int having = 0;
-        for (int r = 0; r < sources; ++r) {
-            if (mask >> r & 1) here[having++] = elements[r];
-        }
-        one_by_one += sum_run(first, block, having, here);
-    }
-    return one_by_one;
+    return exact_sums(sum, count, sources, elements, 1, &out);
 }
 
 int average_scale(int ranks) {
-    return codec::guard_bits(ranks);
+    return std::bit_width(static_cast<unsigned>(ranks - 1));
 }
 
 void divide(Dtype dtype, int ranks, std::size_t count, void* elements) {

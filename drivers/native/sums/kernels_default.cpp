@@ -1,5 +1,5 @@
 // The loops for any processor of the architecture, and which ones the program uses.
-#include "codec/instruction_set.hpp"
+#include "arithmetic/instruction_set.hpp"
 #include "sums/kernels/choose.hpp"
 
 namespace afflux::sums {
@@ -9,7 +9,7 @@ extern const Kernels kDefaultKernels = kKernels;
 const Kernels& kernels() {
 #if defined(__x86_64__)
     static constexpr const Kernels* kAll[] = {&kDefaultKernels, &kAvx2Kernels, &kAvx512Kernels};
-    return *kAll[codec::instruction_set_level()];
+    return *kAll[arithmetic::instruction_set_level()];
 #else
     return kDefaultKernels;
 #endif

@@ -43,4 +43,8 @@ void SumBlock::round(const Environment&, int scale, bool all_present, void* out)
     }
 }
 
+int SumBlock::split(const Environment&, int most, bool all_present, void* const* terms) {
+    return exact_ ? kernels().split(dtype_, most, all_present, sums_, terms) : 0;
+}
+
 }  // namespace afflux::sums

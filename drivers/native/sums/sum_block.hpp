@@ -31,6 +31,11 @@ class SumBlock {
     // Writes the results as a block: all bits set if it is not summed. Contributions may follow.
     void round(const Environment& environment, int scale, bool all_present, void* out) const;
 
+    // Writes blocks of elements whose sums are these, exactly: each what its predecessors leave,
+    // rounded (an expansion: Shewchuk, Adaptive Precision Floating-Point Arithmetic, 1997, section
+    // 2.1). Returns how many, or 0 if it takes more than `most`. No contribution may follow.
+    int split(const Environment& environment, int most, bool all_present, void* const* terms);
+
   private:
     Dtype dtype_;
     bool exact_;

@@ -250,18 +250,19 @@ void test_any_octets(unsigned shares) {
             const auto present = static_cast<wire::Present>(draw() % 64);
             const std::size_t blocks = static_cast<std::size_t>(std::popcount(present));
             packets.emplace_back(packet::datagram_bytes(blocks));
-            packet::store_header(packets.back().data(),
-                                 {
-                                     .version_type = static_cast<std::uint8_t>(0x10 | draw() % 14),
-                                     .opcode_dtype = static_cast<std::uint8_t>(draw()),
-                                     .job = static_cast<wire::Job>(draw() % 3),
-                                     .worker = static_cast<wire::Worker>(draw() % 3),
-                                     .slot = static_cast<wire::Slot>(draw() % 10),
-                                     .present = present,
-                                     .round = kFirst + static_cast<wire::Round>(round),
-                                     .key = draw() % 4 ? kKey : draw(),
-                                     .operation = 0,
-                                 });
+            packet::store_header(
+                packets.back().data(),
+                {
+                    .version_type = static_cast<std::uint8_t>(wire::kVersion << 4 | draw() % 14),
+                    .opcode_dtype = static_cast<std::uint8_t>(draw()),
+                    .job = static_cast<wire::Job>(draw() % 3),
+                    .worker = static_cast<wire::Worker>(draw() % 3),
+                    .slot = static_cast<wire::Slot>(draw() % 10),
+                    .present = present,
+                    .round = kFirst + static_cast<wire::Round>(round),
+                    .key = draw() % 4 ? kKey : draw(),
+                    .operation = 0,
+                });
             // A JOIN with everything right would move a worker.
             if ((packets.back()[0] & 15) == 2) packets.back()[12] ^= 1;
             if (draw() % 4 == 0) packets.back().resize(draw() % 5000);

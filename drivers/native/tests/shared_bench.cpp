@@ -7,10 +7,10 @@
 // kinds take turns in each run, on tensors that differ from rank to rank and are as they were
 // before each call:
 //
-//     codec, numbers   ordinary tensors, by integers of an agreed exponent, and correctly rounded
-//     copies           the copies of the latter, without arithmetic and without waiting
-//     in place         the same two of reachable tensors
-//     add one          all ranks add one in place at the same time
+//     ordinary   all-reduces of ordinary tensors
+//     copies     their copies, without arithmetic and without waiting
+//     in place   all-reduces of reachable tensors
+//     add one    all ranks add one in place at the same time
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -24,10 +24,10 @@
 #include <random>
 #include <vector>
 
-#include "codec/elements.hpp"
-#include "codec/rounding.hpp"
+#include "arithmetic/elements.hpp"
+#include "arithmetic/rounding.hpp"
+#include "collectives/presence.hpp"
 #include "shared/group.hpp"
-#include "shared/presence.hpp"
 #include "tests/shared_timing.hpp"
 
 namespace {
@@ -38,14 +38,13 @@ using namespace std::chrono_literals;
 
 constexpr int kRuns = 9;
 
-enum Kind { Codec, Numbers, Copies, CodecInPlace, NumbersInPlace, AddOne, Kinds };
-constexpr const char* kNames[Kinds] = {"codec",    "numbers", "copies",
-                                       "in place", "numbers", "add one"};
+enum Kind { Ordinary, Copies, InPlace, AddOne, Kinds };
+constexpr const char* kNames[Kinds] = {"ordinary", "copies", "in place", "add one"};
 
 struct Results {
-    double seconds[Kinds][kRuns][codec::kMaxRanks];
-    double least[Kinds][codec::kMaxRanks];
-    double processor[Kinds][kRuns][codec::kMaxRanks];
+    double seconds[Kinds][kRuns][arithmetic::kMaxRanks];
+    double least[Kinds][arithmetic::kMaxRanks];
+    double processor[Kinds][kRuns][arithmetic::kMaxRanks];
 };
 
 struct Setting {
@@ -67,20 +66,21 @@ double processor_seconds() {
 
 // Gradients: normal numbers of a magnitude that changes from place to place.
 void fill(std::byte* data, const Setting& setting, unsigned seed) {
-    const auto dtype = static_cast<codec::Dtype>(setting.dtype);
-    const std::size_t count = setting.bytes / codec::size_of(dtype);
+    const auto dtype = static_cast<arithmetic::Dtype>(setting.dtype);
+    const std::size_t count = setting.bytes / arithmetic::size_of(dtype);
     std::mt19937 draw(seed);
     std::normal_distribution<float> normal(0, 1e-3f);
     std::vector<float> some(1 << 16);
     for (float& each : some) each = normal(draw);
     std::memset(data, 0, setting.bytes);
-    for (std::size_t first = 0; first < count; first += codec::kBlock) {
+    for (std::size_t first = 0; first < count; first += arithmetic::kBlock) {
         if (double(draw()) >= setting.density * 4294967296.0) continue;
-        const std::size_t from = draw() % (some.size() - codec::kBlock);
+        const std::size_t from = draw() % (some.size() - arithmetic::kBlock);
         const int power = -static_cast<int>(draw() % 6);
-        for (std::size_t i = first; i < std::min(count, first + codec::kBlock); ++i) {
+        for (std::size_t i = first; i < std::min(count, first + arithmetic::kBlock); ++i) {
             const double value = std::ldexp(some[from + i - first], power);
-            codec::put_bits(dtype, data, i, codec::round_to(codec::format_of(dtype), value));
+            arithmetic::put_bits(dtype, data, i,
+                                 arithmetic::round_to(arithmetic::format_of(dtype), value));
         }
     }
 }
@@ -134,9 +134,9 @@ void copy(const shared::Segment& segment, int rank, std::byte* data, std::size_t
     }
 }
 
-void run_rank(const std::shared_ptr<shared::Segment> (&segments)[2], int rank,
-              const Setting& setting, Results& results) {
-    shared::Group groups[2]{{segments[0], rank, false}, {segments[1], rank, true}};
+void run_rank(const std::shared_ptr<shared::Segment>& segment, int rank, const Setting& setting,
+              Results& results) {
+    shared::Group group(segment, rank);
     const std::size_t bytes = setting.bytes;
     // Small tensors are many, so that the clock and the barrier are not what is timed.
     const std::size_t tensors = std::clamp<std::size_t>((std::size_t{1} << 20) / bytes, 1, 64);
@@ -147,35 +147,31 @@ void run_rank(const std::shared_ptr<shared::Segment> (&segments)[2], int rank,
     for (std::size_t i = 0; i < tensors; ++i)
         fill(original.data() + i * bytes, setting, unsigned(rank) + 100 * unsigned(i));
     auto* const ordinary = static_cast<std::byte*>(std::aligned_alloc(4096, room));
-    const std::shared_ptr<shared::Allocation> allocations[2] = {groups[0].allocate(0, room),
-                                                                groups[1].allocate(0, room)};
-    std::byte* const reachable[2] = {allocations[0]->slice(rank), allocations[1]->slice(rank)};
+    const std::shared_ptr<shared::Allocation> allocation = group.allocate(0, room);
     std::byte tiny[4] = {};
-    std::byte* const places[Kinds] = {ordinary,     ordinary,     ordinary,
-                                      reachable[0], reachable[1], ordinary};
+    std::byte* const places[Kinds] = {ordinary, ordinary, allocation->slice(rank), ordinary};
+    const std::function<void(std::byte*)> reduce = [&](std::byte* data) {
+        all_reduce(group, data, bytes, setting.dtype);
+    };
     const std::function<void(std::byte*)> actions[Kinds] = {
-        [&](std::byte* data) { all_reduce(groups[0], data, bytes, setting.dtype); },
-        [&](std::byte* data) { all_reduce(groups[1], data, bytes, setting.dtype); },
-        [&](std::byte* data) { copy(*segments[1], rank, data, bytes); },
-        [&](std::byte* data) { all_reduce(groups[0], data, bytes, setting.dtype); },
-        [&](std::byte* data) { all_reduce(groups[1], data, bytes, setting.dtype); },
+        reduce, [&](std::byte* data) { copy(*segment, rank, data, bytes); }, reduce,
         [&](std::byte* data) {
             auto* const numbers = reinterpret_cast<float*>(data);
             for (std::size_t i = 0; i < bytes / sizeof(float); ++i) numbers[i] += 1e-30f;
             asm volatile("" ::: "memory");
         }};
-    for (double (&each)[codec::kMaxRanks] : results.least) each[rank] = 1e9;
+    for (double (&each)[arithmetic::kMaxRanks] : results.least) each[rank] = 1e9;
     for (int run = -1; run < kRuns; ++run) {
         for (int kind = 0; kind < Kinds; ++kind) {
             double seconds = 0, processor = 0;
             std::size_t done = 0;
             while (done < calls) {
                 std::memcpy(places[kind], original.data(), tensors * bytes);
-                all_reduce(groups[0], tiny, sizeof tiny, shared::Dtype::Float32);
+                all_reduce(group, tiny, sizeof tiny, shared::Dtype::Float32);
                 const double used = processor_seconds();
                 const auto start = Clock::now();
                 for (std::size_t i = 0; i < tensors; ++i) actions[kind](places[kind] + i * bytes);
-                all_reduce(groups[0], tiny, sizeof tiny, shared::Dtype::Float32);
+                all_reduce(group, tiny, sizeof tiny, shared::Dtype::Float32);
                 const double passed = std::chrono::duration<double>(Clock::now() - start).count();
                 seconds += passed;
                 processor += processor_seconds() - used;
@@ -188,8 +184,7 @@ void run_rank(const std::shared_ptr<shared::Segment> (&segments)[2], int rank,
             results.processor[kind][run][rank] = processor / double(done);
         }
     }
-    if (rank == 0)
-        for (const shared::Group& group : groups) timing::print_statistics(group);
+    if (rank == 0) timing::print_statistics(group);
     std::free(ordinary);
 }
 
@@ -201,15 +196,9 @@ double median(std::vector<double> values) {
 void run_case(const Setting& setting) {
     const timing::Common<Results> results;
     const shared::Sizes sizes{0, setting.batch_bytes};
-    const int fd = memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    shared::Segment::initialise(fd, setting.ranks, sizes);
-    timing::run_ranks(setting.ranks, sizes, [&](auto segment, int rank) {
-        const std::shared_ptr<shared::Segment> both[2] = {
-            segment, std::make_shared<shared::Segment>(fd, setting.ranks,
-                                                       shared::Segment::Liveness::RecordLocks)};
-        run_rank(both, rank, setting, *results);
+    timing::run_ranks(setting.ranks, sizes, [&](const auto& segment, int rank) {
+        run_rank(segment, rank, setting, *results);
     });
-    close(fd);
     std::printf("%5d %9zu %7.3f %5d %5zu", setting.ranks, setting.bytes, setting.density,
                 int(setting.dtype), setting.batch_bytes >> 10);
     for (int kind = 0; kind < Kinds; ++kind) {

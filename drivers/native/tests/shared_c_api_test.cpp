@@ -2,7 +2,7 @@
 #include <cstring>
 #include <string>
 
-#include "shared/c_api.hpp"
+#include "collectives/c_api.hpp"
 #include "tests/shared_ranks.hpp"
 
 namespace {
@@ -14,8 +14,8 @@ constexpr std::int64_t kMinute = 60'000'000'000;
 
 // A rank's tensor of floats, and a request for it.
 struct Rank {
-    explicit Rank(const std::shared_ptr<shared::Segment>& segment, int rank, bool numbers = false)
-        : handle(std::make_shared<shared::Group>(segment, rank, numbers)), calls(handle.calls()) {
+    explicit Rank(const std::shared_ptr<shared::Segment>& segment, int rank)
+        : handle(std::make_shared<shared::Group>(segment, rank)), calls(handle.calls()) {
         request.collective = AFFLUX_ALL_REDUCE;
         request.dtype = AFFLUX_FLOAT32;
         request.count = 100;
@@ -61,11 +61,11 @@ void test_an_operation() {
     });
 }
 
-// A group of that kind loses nothing, whoever calls it.
+// A sum loses nothing, whoever calls.
 void test_correct_rounding() {
     const auto segment = make_segment(3);
     in_threads(3, [&](int r) {
-        Rank rank(segment, r, true);
+        Rank rank(segment, r);
         constexpr float kElements[] = {1e9f, 1.0f, -1e9f};
         rank.tensor.assign(100, kElements[r]);
         rank.output = rank.tensor.data();

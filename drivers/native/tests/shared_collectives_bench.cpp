@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "shared/c_api.hpp"
+#include "collectives/c_api.hpp"
 #include "tests/shared_timing.hpp"
 
 namespace {
@@ -24,7 +24,7 @@ constexpr int kRuns = 7;
 constexpr std::int64_t kMinute = 60'000'000'000;
 
 struct Results {
-    double seconds[2][kRuns][codec::kMaxRanks];
+    double seconds[2][kRuns][arithmetic::kMaxRanks];
 };
 
 void call(const afflux_calls& calls, const afflux_request& request) {

@@ -21,8 +21,8 @@ using shared::Group;
 constexpr std::size_t kSmallCount = 100, kStagedCount = 200'000;
 
 void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
-    begin_all_reduce(group, tensor.data(), tensor.size(), codec::Dtype::Float32, codec::Op::Sum,
-                     fingerprint);
+    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
+                     arithmetic::Op::Sum, fingerprint);
 }
 
 template <typename Exception>
@@ -39,20 +39,21 @@ std::string text_of(Group& group) {
 void test_disagreement() {
     struct Variant {
         std::size_t count;
-        codec::Op op;
+        arithmetic::Op op;
         std::uint64_t fingerprint;
     };
-    const Variant variants[] = {{kSmallCount, codec::Op::Sum, 1},
-                                {kStagedCount, codec::Op::Sum, 2},
-                                {kSmallCount + 1, codec::Op::Sum, 1},
-                                {kSmallCount, codec::Op::Max, 1}};
+    const Variant variants[] = {{kSmallCount, arithmetic::Op::Sum, 1},
+                                {kStagedCount, arithmetic::Op::Sum, 2},
+                                {kSmallCount + 1, arithmetic::Op::Sum, 1},
+                                {kSmallCount, arithmetic::Op::Max, 1}};
     for (const bool reachable : {false, true}) {
         for (const Variant& other : variants) {
             const auto segment = make_segment(3);
             const std::vector<std::uint64_t> want = {2, 2, other.fingerprint};
             in_threads(3, [&](int rank) {
                 Group group(segment, rank);
-                const Variant mine = rank < 2 ? Variant{kStagedCount, codec::Op::Sum, 2} : other;
+                const Variant mine =
+                    rank < 2 ? Variant{kStagedCount, arithmetic::Op::Sum, 2} : other;
                 const std::size_t room = std::size_t{1} << 20;
                 const auto memory = group.allocate(0, room);
                 std::vector<float> ordinary(mine.count);
@@ -60,15 +61,15 @@ void test_disagreement() {
                     reachable ? reinterpret_cast<float*>(memory->slice(rank)) : ordinary.data();
                 // -0 would become +0.
                 for (std::size_t i = 0; i < mine.count; ++i) data[i] = i % 2 ? 1.0f : -0.0f;
-                begin_all_reduce(group, data, mine.count, codec::Dtype::Float32, mine.op,
+                begin_all_reduce(group, data, mine.count, arithmetic::Dtype::Float32, mine.op,
                                  mine.fingerprint);
                 if (other.count == kStagedCount && other.fingerprint == 2) return finish(group);
                 text_of<Disagreement>(group);
                 CHECK(group.fingerprints() == want || other.fingerprint == 2);
                 for (std::size_t i = 0; i < mine.count; ++i)
                     CHECK(i % 2 ? data[i] == 1.0f : std::signbit(data[i]));
-                CHECK_THROWS(Failed, begin_all_reduce(group, data, 1, codec::Dtype::Float32,
-                                                      codec::Op::Sum, 3));
+                CHECK_THROWS(Failed, begin_all_reduce(group, data, 1, arithmetic::Dtype::Float32,
+                                                      arithmetic::Op::Sum, 3));
                 CHECK(!group.failure().empty());
             });
         }
@@ -152,8 +153,8 @@ void test_misuse() {
     CHECK_THROWS(std::logic_error, group.advance(0s));
     std::vector<float> tensor(10, 1.0f);
     CHECK_THROWS(std::invalid_argument,
-                 begin_all_reduce(group, tensor.data(), 10, codec::Dtype::Float16,
-                                  static_cast<codec::Op>(shared::Op::Product), 0));
+                 begin_all_reduce(group, tensor.data(), 10, arithmetic::Dtype::Float16,
+                                  static_cast<arithmetic::Op>(shared::Op::Product), 0));
     begin_sum(group, tensor);
     CHECK_THROWS(std::logic_error, begin_sum(group, tensor));
     finish(group);

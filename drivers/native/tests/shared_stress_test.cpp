@@ -19,8 +19,9 @@ using namespace afflux::tests;
 constexpr std::size_t kReachable = std::size_t{64} << 10;
 
 // Sizes around everything that something ends at.
-std::size_t random_count(Random& random, codec::Dtype dtype, const shared::SegmentHeader& header) {
-    const std::size_t size = codec::size_of(dtype);
+std::size_t random_count(Random& random, arithmetic::Dtype dtype,
+                         const shared::SegmentHeader& header) {
+    const std::size_t size = arithmetic::size_of(dtype);
     const std::size_t small = header.small_bytes / size, batch = header.batch_bytes / size;
     const std::size_t edges[] = {0,         1,         64,        73,        74,
                                  128,       small,     batch,     2 * batch, 3 * batch,
@@ -32,9 +33,9 @@ std::size_t random_count(Random& random, codec::Dtype dtype, const shared::Segme
 }
 
 Case random_case(Random& random, const shared::SegmentHeader& header) {
-    const auto dtype = static_cast<codec::Dtype>(random() % 4);
-    auto op = static_cast<codec::Op>(random() % 2 == 0 ? 0 : random() % 4);
-    if (!codec::is_defined(dtype, op)) op = codec::Op::Sum;
+    const auto dtype = static_cast<arithmetic::Dtype>(random() % 4);
+    auto op = static_cast<arithmetic::Op>(random() % 2 == 0 ? 0 : random() % 4);
+    if (!arithmetic::is_defined(dtype, op)) op = arithmetic::Op::Sum;
     constexpr double kDensities[] = {1, 1, 0.5, 0.05, 0};
     return {dtype, op, random_count(random, dtype, header), kDensities[random() % 5],
             random() % 4 == 0};
@@ -47,7 +48,6 @@ void run_group(std::uint64_t seed, int operations) {
     Random random(seed);
     constexpr int kRanks[] = {1, 2, 2, 3, 4, 5, 8};
     const int ranks = kRanks[random() % 7];
-    const bool numbers = random() % 2 == 0;
     const auto segment =
         make_segment(ranks, {512 * (1 + below(random, 4)), 512 * (1 + below(random, 8))});
     std::vector<Case> cases;
@@ -61,11 +61,11 @@ void run_group(std::uint64_t seed, int operations) {
         places.push_back(static_cast<Places>(random() % 4));
         auto& inputs = tensors.emplace_back();
         for (int r = 0; r < ranks; ++r) inputs.push_back(make_tensor(one, random()));
-        results.push_back(expected(one, inputs, numbers));
+        results.push_back(expected(one, inputs));
     }
     in_threads(ranks, [&](int rank) {
         Random own(seed * 1000 + static_cast<std::uint64_t>(rank));
-        shared::Group group(segment, rank, numbers);
+        shared::Group group(segment, rank);
         if (rank % 2 == 1) spoil_environment();
         const auto memory = group.allocate(0, kReachable);
         for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -90,13 +90,12 @@ void run_group(std::uint64_t seed, int operations) {
             if (one.count != 0 && std::memcmp(data, results[i].data(), one.bytes()) != 0) {
                 std::size_t at = 0;
                 while (data[at] == results[i][at]) ++at;
-                std::fprintf(
-                    stderr,
-                    "seed %llu: rank %d of %d, numbers %d, operation %zu: dtype %d op %d count %zu "
-                    "place %d: wrong from element %zu on\n",
-                    static_cast<unsigned long long>(seed), rank, ranks, numbers, i,
-                    static_cast<int>(one.dtype), static_cast<int>(one.op), one.count,
-                    static_cast<int>(places[i]), at / codec::size_of(one.dtype));
+                std::fprintf(stderr,
+                             "seed %llu: rank %d of %d, operation %zu: dtype %d op %d count %zu "
+                             "place %d: wrong from element %zu on\n",
+                             static_cast<unsigned long long>(seed), rank, ranks, i,
+                             static_cast<int>(one.dtype), static_cast<int>(one.op), one.count,
+                             static_cast<int>(places[i]), at / arithmetic::size_of(one.dtype));
                 CHECK(false);
             }
         }
@@ -108,15 +107,15 @@ void run_group(std::uint64_t seed, int operations) {
 }
 
 // That ranks notice calls that differ, which random cases do not show.
-void run_disagreement(bool about_numbers) {
+void run_disagreement() {
     const auto segment = make_segment(3);
     std::atomic<int> raised{0};
     in_threads(3, [&](int rank) {
-        shared::Group group(segment, rank, about_numbers && rank == 1);
+        shared::Group group(segment, rank);
         float one = 1;
         try {
-            begin_all_reduce(group, &one, 1, codec::Dtype::Float32,
-                             !about_numbers && rank == 2 ? codec::Op::Max : codec::Op::Sum, 7);
+            begin_all_reduce(group, &one, 1, arithmetic::Dtype::Float32,
+                             rank == 2 ? arithmetic::Op::Max : arithmetic::Op::Sum, 7);
             finish(group);
         } catch (const shared::Disagreement&) {
             ++raised;
@@ -131,8 +130,7 @@ void run_disagreement(bool about_numbers) {
 int main(int argc, char** argv) {
     const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
     const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 24;
-    run_disagreement(false);
-    run_disagreement(true);
+    run_disagreement();
     for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 60);
     std::printf("%llu groups\n", static_cast<unsigned long long>(groups));
 }

@@ -6,12 +6,12 @@
 #include <random>
 #include <vector>
 
-#include "codec/elements.hpp"
-#include "codec/rounding.hpp"
+#include "arithmetic/elements.hpp"
+#include "arithmetic/rounding.hpp"
 
 namespace afflux::families {
 
-using codec::Dtype;
+using arithmetic::Dtype;
 
 enum class Family {
     Gradients,      // of similar size, around zero
@@ -34,7 +34,7 @@ inline constexpr Family kFamilies[] = {
 class Elements {
   public:
     Elements(Dtype dtype, Family family, std::uint64_t seed)
-        : dtype_(dtype), format_(codec::format_of(dtype)), family_(family), draw_(seed) {}
+        : dtype_(dtype), format_(arithmetic::format_of(dtype)), family_(family), draw_(seed) {}
 
     // The bits of each rank's element at one place.
     void column(int ranks, std::vector<std::uint32_t>& bits) {
@@ -58,7 +58,7 @@ class Elements {
   private:
     std::uint32_t draw() { return static_cast<std::uint32_t>(draw_()); }
     double unit() { return static_cast<double>(draw()) * 0x1p-32; }
-    std::uint32_t rounded(double value) const { return codec::round_to(format_, value); }
+    std::uint32_t rounded(double value) const { return arithmetic::round_to(format_, value); }
     int huge_power() { return dtype_ == Dtype::Float16 ? 15 : 20 + static_cast<int>(draw() % 100); }
     std::uint32_t any() { return draw() & ((format_.sign() << 1) - 1); }
     std::uint32_t sign() { return draw() & format_.sign(); }
@@ -99,7 +99,7 @@ class Elements {
     }
 
     Dtype dtype_;
-    codec::Format format_;
+    arithmetic::Format format_;
     Family family_;
     std::mt19937_64 draw_;
     std::size_t place_ = 0;

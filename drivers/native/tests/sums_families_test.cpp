@@ -10,8 +10,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "arithmetic/instruction_set.hpp"
 #include "check.hpp"
-#include "codec/instruction_set.hpp"
 #include "sums/environment.hpp"
 #include "sums/exact_sums.hpp"
 #include "sums/sum_block.hpp"
@@ -40,19 +40,19 @@ struct Totals {
 // The ranks' tensors, and the reference's sums.
 struct Case {
     Case(Dtype dtype, Family family, int ranks, std::size_t count, const Sum& sum_, unsigned seed)
-        : sum(sum_), count_(count), want(count * codec::size_of(dtype)) {
+        : sum(sum_), count_(count), want(count * arithmetic::size_of(dtype)) {
         families::Elements elements(dtype, family, seed);
         tensors.assign(static_cast<std::size_t>(ranks), Bytes(want.size()));
         std::vector<std::uint32_t> column;
         for (std::size_t i = 0; i < count; ++i) {
             elements.column(ranks, column);
             for (std::size_t r = 0; r < tensors.size(); ++r) {
-                codec::put_bits(dtype, tensors[r].data(), i, column[r]);
+                arithmetic::put_bits(dtype, tensors[r].data(), i, column[r]);
             }
             const auto at = [&](int r) { return column[static_cast<std::size_t>(r)]; };
             const std::uint32_t bits =
                 reference::sum(kind_of(dtype), sum.scale, ranks, sum.all_present, at);
-            codec::put_bits(dtype, want.data(), i, bits);
+            arithmetic::put_bits(dtype, want.data(), i, bits);
         }
         order.resize(tensors.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
@@ -75,16 +75,16 @@ void expect_same(const Case& given, const unsigned char* found, std::size_t from
                  const char* what) {
     if (std::memcmp(found, given.want.data() + from, bytes) == 0) return;
     const Dtype dtype = given.sum.dtype;
-    for (std::size_t i = 0; i < bytes / codec::size_of(dtype); ++i) {
-        const std::size_t place = from / codec::size_of(dtype) + i;
-        const std::uint32_t is = codec::bits_at(dtype, found, i);
-        const std::uint32_t should = codec::bits_at(dtype, given.want.data(), place);
+    for (std::size_t i = 0; i < bytes / arithmetic::size_of(dtype); ++i) {
+        const std::size_t place = from / arithmetic::size_of(dtype) + i;
+        const std::uint32_t is = arithmetic::bits_at(dtype, found, i);
+        const std::uint32_t should = arithmetic::bits_at(dtype, given.want.data(), place);
         if (is == should) continue;
         std::fprintf(stderr, "%s: dtype %d, %zu ranks, scale %d, element %zu: %08x, not %08x\n",
                      what, static_cast<int>(dtype), given.tensors.size(), given.sum.scale, place,
                      is, should);
         for (const Bytes& tensor : given.tensors) {
-            std::fprintf(stderr, "  %08x\n", codec::bits_at(dtype, tensor.data(), place));
+            std::fprintf(stderr, "  %08x\n", arithmetic::bits_at(dtype, tensor.data(), place));
         }
         CHECK(is == should);
     }
@@ -101,9 +101,9 @@ void check_arrays(const Case& given, Totals& totals) {
     std::vector<Bytes> own = given.tensors;
     std::vector<void*> at;
     for (Bytes& tensor : own) at.push_back(tensor.data());
-    sums::exact_sums_in_place(given.sum, given.count_, ranks, at.data());
+    sums::exact_sums(given.sum, given.count_, ranks, at.data(), ranks, at.data());
     for (const Bytes& tensor : own) {
-        expect_same(given, tensor.data(), 0, tensor.size(), "exact_sums_in_place");
+        expect_same(given, tensor.data(), 0, tensor.size(), "exact_sums in place");
     }
 }
 
@@ -133,50 +133,15 @@ void check_blocks(const Case& given, Totals& totals) {
     }
 }
 
-// Blocks that are absent are not read, and count as zeros.
-void check_presence(const Case& given, std::mt19937& draw) {
-    const std::size_t blocks = given.want.size() / wire::kBlockBytes;
-    std::vector<Bytes> cleared = given.tensors, filled = given.tensors, present;
-    for (std::size_t r = 0; r < cleared.size(); ++r) {
-        present.emplace_back(blocks, 1);
-        for (std::size_t b = 0; b < blocks; ++b) {
-            if (draw() % 4) continue;
-            present[r][b] = 0;
-            std::memset(&cleared[r][b * wire::kBlockBytes], 0, wire::kBlockBytes);
-            std::memset(&filled[r][b * wire::kBlockBytes], 0xFF, wire::kBlockBytes);
-        }
-    }
-    std::vector<const void*> of_cleared, of_filled;
-    std::vector<const std::uint8_t*> of_present;
-    for (std::size_t r = 0; r < cleared.size(); ++r) {
-        of_cleared.push_back(cleared[r].data());
-        of_filled.push_back(filled[r].data());
-        of_present.push_back(present[r].data());
-    }
-    const int ranks = static_cast<int>(cleared.size());
-    const std::size_t bytes = blocks * wire::kBlockBytes;
-    Bytes want(bytes), found(bytes), some(blocks);
-    sums::exact_sums(given.sum, bytes / codec::size_of(given.sum.dtype), ranks, of_cleared.data(),
-                     want.data());
-    sums::exact_sums_of_present(given.sum, blocks, ranks, of_filled.data(), of_present.data(),
-                                found.data(), some.data());
-    CHECK(found == want);
-    for (std::size_t b = 0; b < blocks; ++b) {
-        bool any = false;
-        for (const Bytes& each : present) any = any || each[b];
-        CHECK(some[b] == any);
-    }
-}
-
 // Integers alone, which arrays only take where doubles fail.
 void check_integers(const Case& given) {
     Bytes out(given.want.size());
     for (std::size_t i = 0; i < given.count_; ++i) {
         sums::ExactSum exact(given.sum);
         for (const Bytes& tensor : given.tensors) {
-            exact.add(codec::bits_at(given.sum.dtype, tensor.data(), i));
+            exact.add(arithmetic::bits_at(given.sum.dtype, tensor.data(), i));
         }
-        codec::put_bits(given.sum.dtype, out.data(), i, exact.rounded());
+        arithmetic::put_bits(given.sum.dtype, out.data(), i, exact.rounded());
     }
     expect_same(given, out.data(), 0, out.size(), "ExactSum");
 }
@@ -192,7 +157,7 @@ void check_recovery() {
     CHECK(!block.add(environment, mixed.data()));
     CHECK(!block.add(environment, zeros.data()));
     block.round(environment, 0, true, out.data());
-    CHECK(codec::bits_at(Dtype::Float32, out.data(), 0) == 0xFFFFFFFF);
+    CHECK(arithmetic::bits_at(Dtype::Float32, out.data(), 0) == 0xFFFFFFFF);
     block.open(environment, Dtype::Float32, ones.data());
     CHECK(block.add(environment, ones.data()));
     block.round(environment, 1, true, out.data());
@@ -210,11 +175,10 @@ void check_family(Dtype dtype, Family family, std::size_t count) {
             Case given(dtype, family, ranks, count, sum, ++seed);
             check_integers(given);
             std::mt19937 shuffle(seed);
-            for (const std::string& name : codec::instruction_sets()) {
-                codec::use_instruction_set(name);
+            for (const std::string& name : arithmetic::instruction_sets()) {
+                arithmetic::use_instruction_set(name);
                 check_arrays(given, totals);
                 check_blocks(given, totals);
-                check_presence(given, shuffle);
                 std::shuffle(given.order.begin(), given.order.end(), shuffle);
             }
         }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "arithmetic/instruction_set.hpp"
 #include "check.hpp"
-#include "codec/instruction_set.hpp"
 #include "sums/exact_sums.hpp"
 #include "sums_reference.hpp"
 
@@ -120,9 +120,9 @@ void check_averages(Dtype dtype, reference::Kind kind, bool all) {
 
 int main(int arguments, char** values) {
     const bool all = arguments > 1 && std::strcmp(values[1], "long") == 0;
-    const std::string best = codec::instruction_sets().back();
-    for (const std::string& name : codec::instruction_sets()) {
-        codec::use_instruction_set(name);
+    const std::string best = arithmetic::instruction_sets().back();
+    for (const std::string& name : arithmetic::instruction_sets()) {
+        arithmetic::use_instruction_set(name);
         check_pairs(all && name == best ? 1 : 4093);
     }
     check_averages(Dtype::Float16, reference::kFloat16, all);

@@ -20,7 +20,7 @@ constexpr std::int64_t kMinute = 60'000'000'000;
 
 // One rank, whose aggregators send back what it gives.
 struct Rank {
-    explicit Rank(std::size_t aggregators, bool numbers = false) : mirrors(aggregators) {
+    explicit Rank(std::size_t aggregators) : mirrors(aggregators) {
         for (tests::Mirror& mirror : mirrors) {
             sessions.push_back(std::make_unique<worker::Session>(tests::mirrored_job(4, 8), 1.0));
             lines.push_back(
@@ -33,7 +33,7 @@ struct Rank {
             all_sessions.push_back(sessions[i].get());
         }
         loop = std::make_unique<worker::UdpLoop>(all_lines);
-        group = std::make_unique<worker::Calls>(*loop, all_lines, all_sessions, numbers);
+        group = std::make_unique<worker::Calls>(*loop, all_lines, all_sessions);
         request.collective = AFFLUX_ALL_REDUCE;
         request.dtype = AFFLUX_FLOAT32;
         request.reduction = AFFLUX_SUM;
@@ -88,7 +88,7 @@ void test_tensors_of_all_sizes() {
 void test_blocks_that_are_not_summed_come_again() {
     constexpr std::size_t kElements = wire::kBlockElements;
     for (const std::size_t aggregators : {1, 3}) {
-        Rank rank(aggregators, true);
+        Rank rank(aggregators);
         // More than one operation brings, and none.
         for (const std::size_t blocks : {1500, 1, 0}) {
             std::vector<std::uint32_t> bits(2000 * kElements - 5, 0x3F80'0000);

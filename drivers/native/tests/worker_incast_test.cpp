@@ -75,9 +75,9 @@ class Incast {
         }
         const double started = now_;
         run<Operation>([&](unsigned rank) {
-            const worker::Tensor tensor{
-                codec::Dtype::Int32,   codec::Op::Sum,      static_cast<int>(links_.ranks), count,
-                elements[rank].data(), results[rank].data()};
+            const worker::Tensor tensor{arithmetic::Dtype::Int32,       arithmetic::Op::Sum,
+                                        static_cast<int>(links_.ranks), count,
+                                        elements[rank].data(),          results[rank].data()};
             return std::make_unique<Operation>(*job_.sessions[rank], tensor, 5);
         });
         const auto sum = static_cast<std::int32_t>(links_.ranks * (links_.ranks + 1) / 2);

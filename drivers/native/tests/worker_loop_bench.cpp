@@ -64,8 +64,8 @@ int main(int count, char** arguments) {
         lines.push_back(owned.back().get());
     }
     worker::UdpLoop loop(lines);
-    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
-                                .op = codec::Op::Sum,
+    const worker::Tensor tensor{.dtype = arithmetic::Dtype::Float32,
+                                .op = arithmetic::Op::Sum,
                                 .ranks = 1,
                                 .count = elements.size(),
                                 .elements = elements.data(),

@@ -9,12 +9,12 @@
 namespace afflux::worker {
 namespace {
 
-static_assert(AFFLUX_INT32 == static_cast<int>(codec::Dtype::Int32));
-static_assert(AFFLUX_BFLOAT16 == static_cast<int>(codec::Dtype::Bfloat16));
-static_assert(AFFLUX_SUM == static_cast<int>(codec::Op::Sum));
-static_assert(AFFLUX_MIN == static_cast<int>(codec::Op::Min));
+static_assert(AFFLUX_INT32 == static_cast<int>(arithmetic::Dtype::Int32));
+static_assert(AFFLUX_BFLOAT16 == static_cast<int>(arithmetic::Dtype::Bfloat16));
+static_assert(AFFLUX_SUM == static_cast<int>(arithmetic::Op::Sum));
+static_assert(AFFLUX_MIN == static_cast<int>(arithmetic::Op::Min));
 
-Tensor tensor_of(const afflux_request& request, unsigned ranks, bool numbers) {
+Tensor tensor_of(const afflux_request& request, unsigned ranks) {
     const bool one_output = request.output_count == 1 && request.outputs[0] != nullptr;
     if (request.collective != AFFLUX_ALL_REDUCE || request.input_count != 0 ||
         !(one_output || request.count == 0)) {
@@ -24,9 +24,9 @@ Tensor tensor_of(const afflux_request& request, unsigned ranks, bool numbers) {
         request.reduction > AFFLUX_MIN) {
         throw std::invalid_argument("a worker has no such dtype or reduction");
     }
-    const auto dtype = static_cast<codec::Dtype>(request.dtype);
-    const auto op = static_cast<codec::Op>(request.reduction);
-    if (!codec::is_defined(dtype, op)) {
+    const auto dtype = static_cast<arithmetic::Dtype>(request.dtype);
+    const auto op = static_cast<arithmetic::Op>(request.reduction);
+    if (!arithmetic::is_defined(dtype, op)) {
         throw std::invalid_argument("the average of int32 is not defined");
     }
     void* const elements = one_output ? request.outputs[0] : nullptr;
@@ -35,8 +35,7 @@ Tensor tensor_of(const afflux_request& request, unsigned ranks, bool numbers) {
             .ranks = static_cast<int>(ranks),
             .count = request.count,
             .elements = elements,
-            .result = elements,
-            .numbers = numbers};
+            .result = elements};
 }
 
 std::size_t least_slots(const std::vector<Session*>& sessions) {
@@ -47,14 +46,13 @@ std::size_t least_slots(const std::vector<Session*>& sessions) {
 
 }  // namespace
 
-Calls::Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions, bool numbers)
+Calls::Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions)
     : afflux_group(static_cast<int>(sessions.at(0)->job.rank),
                    static_cast<int>(sessions.at(0)->job.ranks)),
       loop_(loop),
       lines_(std::move(lines)),
       sessions_(std::move(sessions)),
-      slots_(least_slots(sessions_)),
-      numbers_(numbers) {
+      slots_(least_slots(sessions_)) {
     if (lines_.size() != sessions_.size()) {
         throw std::invalid_argument("each line needs a session");
     }
@@ -88,7 +86,7 @@ std::int32_t Calls::begin(const afflux_request& request, afflux_outcome& outcome
         const bool idle = std::all_of(lines_.begin(), lines_.end(),
                                       [](const Line* line) { return line->idle(); });
         if (!idle) throw std::logic_error("another operation is in progress");
-        const Tensor tensor = tensor_of(request, sessions_[0]->job.ranks, numbers_);
+        const Tensor tensor = tensor_of(request, sessions_[0]->job.ranks);
         const std::uint32_t compared = fingerprint_of(number, request.fingerprint);
         const std::size_t lanes = sessions_[0]->job.lanes;
         const std::size_t of = Operation::sharing(tensor, lanes, lines_.size());
@@ -160,7 +158,7 @@ bool Calls::bring_again() {
     parts_.clear();
     parts_.push_back(std::make_unique<Operation>(first, again_->on_wire(),
                                                  worker::fingerprint(number_, again_->text()),
-                                                 Share{}, slots_, true));
+                                                 Share{}, first.job.slots, true));
     lines_[0]->open(*parts_[0]);
     return true;
 }

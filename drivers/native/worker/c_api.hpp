@@ -21,9 +21,7 @@ namespace afflux::worker {
 class Calls : public afflux_group {
   public:
     // The loop must be that of the lines; session i is line i's. All must live until `close`.
-    // `numbers`: whether tensors' own bytes travel (version 2 of the protocol).
-    Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions,
-          bool numbers = false);
+    Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sessions);
 
     // The fingerprint for requests: it stands for the rest of the operation's text after its
     // number, such as ":sum:float32:300".
@@ -66,7 +64,6 @@ class Calls : public afflux_group {
     mutable std::mutex texts_mutex_;  // of both: another thread may ask for a call meanwhile
     std::mutex mutex_;                // held by who is inside
     bool closed_ = false;
-    bool numbers_;
     std::vector<std::unique_ptr<Operation>> parts_;
     Tensor tensor_{};                      // of the latest operation
     std::vector<std::size_t> not_summed_;  // blocks of it that are yet to be brought again

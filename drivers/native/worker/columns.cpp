@@ -78,13 +78,8 @@ void Columns::scan(std::size_t row, std::size_t span) {
     blocks_.scan(grid_.block(row, first, 0), slots * grid_.lanes);
 }
 
-// The word after a block was sent; if it was sent as class counts, its finite elements come next.
-std::uint32_t Columns::word_after(std::size_t block, bool counts) {
+std::uint32_t Columns::word_after(std::size_t block) {
     const std::size_t row = block / grid_.row_blocks();
-    if (counts) {
-        const unsigned exponent = blocks_.finite_exponent(block);
-        if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
-    }
     const std::size_t column = block % grid_.row_blocks() - grid_.first_block();
     return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
@@ -120,26 +115,17 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         }
         if (word == wire::kAbsent) continue;
         const std::size_t block = grid_.block(row, slot, lane);
-        if (block >= blocks_.size() || (blocks_.floating() && low == 255)) {
+        if (block >= blocks_.size()) {
             throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
                              ": the agreed word " + hexadecimal(word, 8) + " names no block");
         }
         present |= 1U << lane;
         columns.agreed[columns.agreements++] = {block, low};
-        // Where counts are asked for, only workers that have some send them.
-        const bool counts = blocks_.floating() && low == 0;
-        if (mine >> 8 != row || (counts && mine != word)) continue;
+        if (mine >> 8 != row) continue;
         sent |= 1U << lane;
-        if (counts) {
-            blocks_.count_classes(block, blocks + offset);
-        } else if (const Classes* classes = classes_of(block)) {
-            blocks_.encode_kept(block, classes->elements, static_cast<std::uint8_t>(255 - low),
-                                blocks + offset);
-        } else {
-            run.add(block, low, offset, encode);
-        }
+        run.add(block, low, offset, encode);
         offset += static_cast<std::ptrdiff_t>(words_sent);
-        columns.own[lane] = word_after(block, counts);
+        columns.own[lane] = word_after(block);
     }
     run.end(encode);
     columns.present = static_cast<wire::Present>(present);
@@ -156,41 +142,14 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
     }
     std::ptrdiff_t offset = 0;
     Run run(wire::kBlockElements);
-    const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
-                            std::ptrdiff_t at) {
-        blocks_.decode(first, size, blocks + at, exponents);
-        if (classes_.empty()) return;
-        for (std::size_t block = first; block < first + size; ++block) overlay(block);
-    };
+    const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t*,
+                            std::ptrdiff_t at) { blocks_.decode(first, size, blocks + at); };
     for (std::size_t index = 0; index < columns.agreements; ++index) {
         const Agreed& agreed = columns.agreed[index];
-        if (blocks_.floating() && agreed.low == 0) {
-            take_counts(agreed, blocks + offset);
-        } else {
-            run.add(agreed.block, agreed.low, offset, decode);
-        }
+        run.add(agreed.block, agreed.low, offset, decode);
         offset += static_cast<std::ptrdiff_t>(wire::kBlockElements);
     }
     run.end(decode);
-}
-
-void Columns::take_counts(const Agreed& agreed, const std::int32_t* sums) {
-    Classes& classes = classes_[agreed.block];
-    std::copy_n(sums, classes.counts.size(), classes.counts.begin());
-    classes.elements = blocks_.keep(agreed.block);
-    // There may be no second visit: then the finite elements are all zero.
-    blocks_.clear(agreed.block);
-    overlay(agreed.block);
-}
-
-const Columns::Classes* Columns::classes_of(std::size_t block) const {
-    if (classes_.empty()) return nullptr;
-    const auto found = classes_.find(block);
-    return found == classes_.end() ? nullptr : &found->second;
-}
-
-void Columns::overlay(std::size_t block) {
-    if (const Classes* classes = classes_of(block)) blocks_.overlay(block, classes->counts.data());
 }
 
 }  // namespace afflux::worker

@@ -1,13 +1,12 @@
 // A tensor as columns of present blocks: what a worker gives to each round, and takes from it.
 //
-// This is sections 4 and 8.3 of the protocol, seen from one worker and without packets' headers,
+// This is section 4 of the protocol, seen from one worker and without packets' headers,
 // loss or time.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "worker/blocks.hpp"
@@ -52,14 +51,7 @@ class Columns {
         wire::Present present = 0;
     };
 
-    // Of a block that has been summed as class counts, for the second visit: what goes over its
-    // finite sums, and the elements, which in place are overwritten by then.
-    struct Classes {
-        std::array<std::int32_t, wire::kBlockElements> counts;
-        BlockElements elements;
-    };
-
-    // Adjacent blocks go through the codec together.
+    // Adjacent blocks are written, and taken, together.
     class Run;
 
     // Blocks of neighbouring slots are scanned together: about so many of a row.
@@ -67,18 +59,13 @@ class Columns {
 
     void scan(std::size_t row, std::size_t span);
     std::uint32_t next_word(std::size_t first_row, std::size_t slot, std::size_t lane);
-    std::uint32_t word_after(std::size_t block, bool counts);
-    void take_counts(const Agreed& agreed, const std::int32_t* sums);
-    void overlay(std::size_t block);
-    const Classes* classes_of(std::size_t block) const;
+    std::uint32_t word_after(std::size_t block);
 
     Blocks blocks_;
     Grid grid_;
     std::size_t span_slots_;
     std::vector<SlotColumns> slots_;
     std::vector<std::size_t> scanned_rows_;  // by span
-    // By block.
-    std::unordered_map<std::size_t, Classes> classes_;
 };
 
 }  // namespace afflux::worker

@@ -1,21 +1,23 @@
 #include "worker/direct.hpp"
 
 #include <algorithm>
-
-#include "codec/sortable.hpp"
+#include <cstring>
 
 namespace afflux::worker {
 
 bool is_direct(const Tensor& tensor, std::size_t lanes) {
-    return !tensor.has_exponents() && codec::blocks_of(tensor.count) < lanes;
+    return tensor.dtype == arithmetic::Dtype::Int32 && tensor.op == arithmetic::Op::Sum &&
+           tensor.blocks() < lanes;
 }
 
 Direct::Direct(const Tensor& tensor)
-    : tensor_(tensor), words_(codec::blocks_of(tensor.count) * wire::kBlockElements) {
+    : tensor_(tensor), words_(tensor.blocks() * wire::kBlockElements) {
     if (tensor.count == 0) return;
-    // An int32 is its own sortable integer, for sums too.
-    codec::to_sortable(tensor.dtype, tensor.op, tensor.elements, tensor.count, words_.data());
-    HostRanks(tensor).encode_direct(words_.data());
+    std::memcpy(words_.data(), tensor.elements, tensor.count * sizeof(std::int32_t));
+    for (const Other& other : tensor.others) {
+        merge(tensor.op, {static_cast<const std::int32_t*>(other.elements), tensor.count},
+              words_.data());
+    }
 }
 
 wire::Present Direct::present() const {
@@ -26,9 +28,9 @@ void Direct::put(std::int32_t* blocks) const {
     std::copy(words_.begin(), words_.end(), blocks);
 }
 
-void Direct::take(const std::int32_t* blocks) {
+void Direct::take(const std::int32_t* blocks) const {
     if (tensor_.count == 0) return;
-    codec::from_sortable(tensor_.dtype, blocks, tensor_.count, tensor_.result);
+    std::memcpy(tensor_.result, blocks, tensor_.count * sizeof(std::int32_t));
 }
 
 }  // namespace afflux::worker

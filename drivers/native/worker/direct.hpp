@@ -1,4 +1,5 @@
-// Operations of one round trip: the opening round carries the whole tensor (protocol, section 8.4).
+// Sums of integers in one round trip: the opening round carries the whole tensor (protocol,
+// section 8.5).
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,7 @@
 
 namespace afflux::worker {
 
-// Whether a tensor is reduced in one round trip, in a job of so many lanes. In exact mode the
-// tensor in question is the one on the wire.
+// Whether a tensor is reduced so, in a job of so many lanes.
 bool is_direct(const Tensor& tensor, std::size_t lanes);
 
 class Direct {
@@ -23,8 +23,8 @@ class Direct {
     // Writes the blocks of these lanes.
     void put(std::int32_t* blocks) const;
 
-    // Takes the sums, or extremes, of as many blocks.
-    void take(const std::int32_t* blocks);
+    // Takes the sums of as many blocks.
+    void take(const std::int32_t* blocks) const;
 
   private:
     Tensor tensor_;

@@ -1,31 +1,24 @@
 #include "worker/host_ranks.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
-#include "codec/classes.hpp"
-#include "codec/exact.hpp"
-#include "codec/quantise.hpp"
-#include "codec/scan.hpp"
-#include "codec/sortable.hpp"
+#include "sums/block_scan.hpp"
+#include "sums/exact_sums.hpp"
+#include "sums/extreme.hpp"
+#include "sums/sum_block.hpp"
 #include "worker/blocks.hpp"
 
 namespace afflux::worker {
-namespace {
 
-using codec::kBlock;
-
-// Blocks that go through the codec at a time: what fits a first-level cache several times.
-constexpr std::size_t kTogether = wire::kLanesMax;
-
-}  // namespace
-
-void merge(codec::Op op, std::span<const std::int32_t> more, std::int32_t* into) {
+void merge(arithmetic::Op op, std::span<const std::int32_t> more, std::int32_t* into) {
     switch (op) {
-        case codec::Op::Max:
+        case arithmetic::Op::Max:
             for (std::size_t i = 0; i < more.size(); ++i) into[i] = std::max(into[i], more[i]);
             return;
-        case codec::Op::Min:
+        case arithmetic::Op::Min:
             for (std::size_t i = 0; i < more.size(); ++i) into[i] = std::min(into[i], more[i]);
             return;
         default:
@@ -37,121 +30,121 @@ void merge(codec::Op op, std::span<const std::int32_t> more, std::int32_t* into)
 }
 
 HostRanks::HostRanks(const Tensor& tensor)
-    : dtype_(tensor.dtype),
-      op_(tensor.op),
-      count_(tensor.count),
-      numbers_(tensor.ranks, tensor.dtype, tensor.op),
-      floating_(tensor.has_exponents()),
-      others_(tensor.others) {
-    if (count_ % kBlock == 0) return;
-    const std::size_t last = count_ / kBlock;
-    for (const Other& other : others_) {
+    : tensor_(tensor), whole_(tensor.count / tensor.block_elements()) {
+    if (whole_ == tensor.blocks()) return;
+    const std::size_t bytes =
+        tensor.count * arithmetic::size_of(tensor.dtype) - whole_ * wire::kBlockBytes;
+    for (std::size_t other = 0; other < tensor.others.size(); ++other) {
         BlockElements& padded = padded_.emplace_back();
-        if (absent(other, last)) continue;
-        std::memcpy(padded.data(), at(other.elements, last), length(last) * codec::size_of(dtype_));
+        const auto* const elements =
+            static_cast<const std::uint8_t*>(tensor.others[other].elements);
+        if (!absent(other, whole_)) {
+            std::memcpy(padded.data(), elements + whole_ * wire::kBlockBytes, bytes);
+        }
     }
 }
 
-const std::uint8_t* HostRanks::at(const void* elements, std::size_t block) const {
-    return static_cast<const std::uint8_t*>(elements) + block * kBlock * codec::size_of(dtype_);
+bool HostRanks::absent(std::size_t other, std::size_t block) const {
+    const std::uint8_t* exponents = tensor_.others[other].exponents;
+    return exponents != nullptr && exponents[block] == 0;
 }
 
-std::size_t HostRanks::length(std::size_t block) const {
-    return std::min(kBlock, count_ - block * kBlock);
+const std::uint8_t* HostRanks::at(std::size_t other, std::size_t block) const {
+    if (block >= whole_) return padded_[other].data();
+    return static_cast<const std::uint8_t*>(tensor_.others[other].elements) +
+           block * wire::kBlockBytes;
 }
 
 void HostRanks::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const {
-    std::array<std::uint8_t, kTogether> found;
-    for (const Other& other : others_) {
-        for (std::size_t done = 0; done < blocks; done += kTogether) {
-            const std::size_t some = std::min(kTogether, blocks - done);
-            const std::size_t left = count_ - (first + done) * kBlock;
-            const std::uint8_t* theirs = found.data();
-            if (other.exponents != nullptr) {
-                theirs = other.exponents + first + done;
-            } else {
-                codec::scan(dtype_, at(other.elements, first + done), std::min(some * kBlock, left),
-                            found.data());
+    for (std::size_t other = 0; other < tensor_.others.size(); ++other) {
+        const std::uint8_t* known = tensor_.others[other].exponents;
+        for (std::size_t i = 0; i < blocks; ++i) {
+            std::uint8_t theirs = known != nullptr ? known[first + i] : 0;
+            if (known == nullptr) {
+                sums::scan_blocks(tensor_.dtype, at(other, first + i), 1, &theirs);
             }
-            std::uint8_t* const into = exponents + done;
-            for (std::size_t i = 0; i < some; ++i) into[i] = std::max(into[i], theirs[i]);
+            exponents[i] = std::max(exponents[i], theirs);
         }
     }
 }
 
-std::uint8_t HostRanks::finite_exponent(std::size_t block, std::uint8_t own) const {
-    for (const Other& other : others_) {
+void HostRanks::encode(std::size_t block, const void* own, int exponent, void* out) const {
+    if (tensor_.has_exponents()) return sum(block, own, exponent, out);
+    std::array<std::int32_t, wire::kBlockElements> all;
+    std::memcpy(all.data(), own, sizeof all);
+    const bool greatest = tensor_.op == arithmetic::Op::Max;
+    // With itself the first one has its NaN made the one that comes back.
+    if (tensor_.dtype != arithmetic::Dtype::Int32) {
+        sums::extreme(tensor_.dtype, greatest, all.data(), own);
+    }
+    for (std::size_t other = 0; other < tensor_.others.size(); ++other) {
         if (absent(other, block)) continue;
-        const void* elements = at(other.elements, block);
-        own = std::max(own, codec::finite_exponent(dtype_, elements, length(block)));
-    }
-    return own;
-}
-
-void HostRanks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
-                       std::int32_t* out) const {
-    const bool short_end = length(first + blocks - 1) < kBlock;
-    const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
-    for (std::size_t rank = 0; rank < others_.size(); ++rank) {
-        encode_present(others_[rank], first, whole, exponents, out);
-        if (short_end)
-            encode_whole(padded_[rank].data(), 1, exponents + whole, out + whole * kBlock);
-    }
-}
-
-// Whole blocks.
-void HostRanks::encode_present(const Other& other, std::size_t first, std::size_t blocks,
-                               const std::uint8_t* exponents, std::int32_t* out) const {
-    for (std::size_t done = 0; done < blocks;) {
-        std::size_t some = 0;
-        while (some < kTogether && done + some < blocks && !absent(other, first + done + some))
-            ++some;
-        if (some == 0) {
-            ++done;
-            continue;
+        if (tensor_.dtype == arithmetic::Dtype::Int32) {
+            std::array<std::int32_t, wire::kBlockElements> more;
+            std::memcpy(more.data(), at(other, block), sizeof more);
+            merge(tensor_.op, more, all.data());
+        } else {
+            sums::extreme(tensor_.dtype, greatest, all.data(), at(other, block));
         }
-        encode_whole(at(other.elements, first + done), some, exponents + done, out + done * kBlock);
-        done += some;
+    }
+    std::memcpy(out, all.data(), sizeof all);
+}
+
+std::uint64_t HostRanks::present(std::size_t block) const {
+    std::uint64_t found = 0;
+    for (std::size_t other = 0; other < tensor_.others.size(); ++other) {
+        if (!absent(other, block)) found |= std::uint64_t{1} << other;
+    }
+    return found;
+}
+
+void HostRanks::reduce(int scale, void* own) const {
+    auto* const bytes = static_cast<std::uint8_t*>(own);
+    if (tensor_.has_exponents()) return round(scale, bytes);
+    const std::size_t end = tensor_.count * arithmetic::size_of(tensor_.dtype);
+    BlockElements block{};
+    for (std::size_t at = 0; at < end; at += wire::kBlockBytes) {
+        const std::size_t length = std::min(wire::kBlockBytes, end - at);
+        std::memcpy(block.data(), bytes + at, length);
+        encode(at / wire::kBlockBytes, block.data(), 0, block.data());
+        std::memcpy(bytes + at, block.data(), length);
     }
 }
 
-void HostRanks::encode_whole(const void* elements, std::size_t blocks,
-                             const std::uint8_t* exponents, std::int32_t* out) const {
-    if (dtype_ == codec::Dtype::Int32) {
-        merge(op_, {static_cast<const std::int32_t*>(elements), blocks * kBlock}, out);
-        return;
-    }
-    std::array<std::int32_t, kTogether * kBlock> integers;
-    if (floating_)
-        codec::quantise(numbers_, blocks, elements, exponents, integers.data());
-    else
-        codec::to_sortable(dtype_, op_, elements, blocks * kBlock, integers.data());
-    merge(op_, {integers.data(), blocks * kBlock}, out);
-}
-
-void HostRanks::count_classes(std::size_t block, std::int32_t* out) const {
-    std::array<std::int32_t, kBlock> counts;
-    for (const Other& other : others_) {
-        if (absent(other, block)) continue;
-        codec::class_counts(dtype_, at(other.elements, block), length(block), counts.data());
-        merge(codec::Op::Sum, {counts.data(), length(block)}, out);
+// Takes as many adjacent blocks at once as the same ranks have.
+void HostRanks::round(int scale, std::uint8_t* own) const {
+    const std::size_t blocks = tensor_.blocks(), length = tensor_.block_elements();
+    for (std::size_t first = 0, end; first < blocks; first = end) {
+        const std::uint64_t there = present(first);
+        for (end = first + 1; end < blocks && present(end) == there; ++end) {
+        }
+        const std::size_t offset = first * wire::kBlockBytes;
+        std::vector<const void*> sources{own + offset};
+        for (std::uint64_t rest = there; rest != 0; rest &= rest - 1) {
+            const void* const elements = tensor_.others[std::countr_zero(rest)].elements;
+            sources.push_back(static_cast<const std::uint8_t*>(elements) + offset);
+        }
+        const bool all_present = sources.size() == tensor_.others.size() + 1;
+        const std::size_t count = std::min(end * length, tensor_.count) - first * length;
+        sums::exact_sums({tensor_.dtype, scale, all_present}, count,
+                         static_cast<int>(sources.size()), sources.data(), own + offset);
     }
 }
 
-void HostRanks::encode_direct(std::int32_t* out) const {
-    std::vector<std::int32_t> integers(others_.empty() ? 0 : count_);
-    for (const Other& other : others_) {
-        codec::to_sortable(dtype_, op_, other.elements, count_, integers.data());
-        merge(op_, integers, out);
+void HostRanks::sum(std::size_t block, const void* own, int exponent, void* out) const {
+    const sums::Environment environment;
+    sums::SumBlock sum;
+    sum.open(environment, tensor_.dtype, own);
+    bool all_present = true;
+    for (std::size_t other = 0; other < tensor_.others.size(); ++other) {
+        if (absent(other, block)) {
+            all_present = false;
+        } else {
+            sum.add(environment, at(other, block));
+        }
     }
-}
-
-void HostRanks::encode_exact(std::int32_t* words) const {
-    std::vector<std::int32_t> more(others_.empty() ? 0 : count_ * wire::kExactWords);
-    for (const Other& other : others_) {
-        codec::exact_encode(dtype_, other.elements, count_, more.data());
-        merge(codec::Op::Sum, more, words);
-    }
+    const sums::Partial to{tensor_.dtype, tensor_.partial_dtype()->bits, exponent};
+    sum.partial(environment, to, all_present, out);
 }
 
 }  // namespace afflux::worker

@@ -1,4 +1,5 @@
-// The elements of other ranks of a worker's host, which it sends together with its own rank's.
+// The elements of other ranks of a worker's host, which it sends together with its own rank's: of
+// floats as partial sums (protocol, section 8.6).
 #pragma once
 
 #include <array>
@@ -7,8 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "codec/numbers.hpp"
-#include "codec/types.hpp"
+#include "arithmetic/types.hpp"
 #include "contract/wire.hpp"
 
 namespace afflux::worker {
@@ -18,8 +18,8 @@ struct Tensor;
 // The elements of another rank.
 struct Other {
     const void* elements;
-    // Those of its blocks, as codec::scan finds them; then absent blocks are not looked at. Null:
-    // nobody has scanned them yet.
+    // Those of its blocks, as sums::scan_blocks finds them; then absent blocks are not looked at.
+    // Null: nobody has scanned them yet.
     const std::uint8_t* exponents = nullptr;
 };
 
@@ -27,52 +27,38 @@ struct Other {
 using BlockElements = std::array<std::uint8_t, wire::kBlockBytes>;
 
 // Adds integers to integers as the aggregator does for `op`.
-void merge(codec::Op op, std::span<const std::int32_t> more, std::int32_t* into);
+void merge(arithmetic::Op op, std::span<const std::int32_t> more, std::int32_t* into);
 
-// To what Blocks find out and make of the own rank's elements it adds what it finds and makes of
-// the others', so that the worker's contribution is what all their contributions would sum to. Does
-// nothing if there are no others.
+// Makes of the own elements and the others' what an aggregator of all these ranks would send up.
+// The Tensor must live as long, and have others.
 class HostRanks {
   public:
-    // The elements must live as long, and nobody may change them meanwhile.
     explicit HostRanks(const Tensor& tensor);
 
-    // Raises the exponents of adjacent blocks to the largest of any rank.
+    // Raises the exponents of adjacent blocks, as sums::scan_blocks writes them, to the greatest of
+    // any rank.
     void scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const;
 
-    // The exponent of a block's finite elements, the largest of any rank; `own` is the own rank's.
-    std::uint8_t finite_exponent(std::size_t block, std::uint8_t own) const;
+    // Writes the contribution for a block, of which `own` are the own elements, padded with zeros.
+    // Blocks need no alignment.
+    void encode(std::size_t block, const void* own, int exponent, void* out) const;
 
-    // Merges the integers of adjacent blocks into `out`.
-    void encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
-                std::int32_t* out) const;
-
-    // Adds to the class counts of a block.
-    void count_classes(std::size_t block, std::int32_t* out) const;
-
-    // Merges the integers of a whole tensor without exponents into `out`.
-    void encode_direct(std::int32_t* out) const;
-
-    // Adds the words of exact mode.
-    void encode_exact(std::int32_t* words) const;
+    // Makes the own elements, which the tensor names too, those of the host, as one worker would
+    // contribute them: sums of numbers, of none or more others, are multiplied by 2**-scale and
+    // rounded to the dtype.
+    void reduce(int scale, void* own) const;
 
   private:
-    const std::uint8_t* at(const void* elements, std::size_t block) const;
-    std::size_t length(std::size_t block) const;
-    static bool absent(const Other& other, std::size_t block) {
-        return other.exponents != nullptr && other.exponents[block] == 0;
-    }
-    void encode_present(const Other& other, std::size_t first, std::size_t blocks,
-                        const std::uint8_t* exponents, std::int32_t* out) const;
-    void encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
-                      std::int32_t* out) const;
+    const std::uint8_t* at(std::size_t other, std::size_t block) const;
+    bool absent(std::size_t other, std::size_t block) const;
+    void sum(std::size_t block, const void* own, int exponent, void* out) const;
+    void round(int scale, std::uint8_t* own) const;
+    // Bitmap of the others.
+    std::uint64_t present(std::size_t block) const;
 
-    codec::Dtype dtype_;
-    codec::Op op_;
-    std::size_t count_;
-    codec::Numbers numbers_;
-    bool floating_;
-    std::vector<Other> others_;
+    const Tensor& tensor_;
+    // The blocks of a rank that are whole.
+    std::size_t whole_;
     // Of each rank the last block, if the tensor ends within it.
     std::vector<BlockElements> padded_;
 };

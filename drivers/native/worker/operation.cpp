@@ -13,11 +13,6 @@ namespace {
 
 using packet::Header;
 
-std::uint32_t identity(wire::Opcode opcode) {
-    if (opcode == wire::Opcode::Max) return 0x8000'0000;
-    return opcode == wire::Opcode::Min ? 0x7FFF'FFFF : 0;
-}
-
 bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
     return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
 }
@@ -28,7 +23,7 @@ constexpr unsigned kVanishes = 30;
 }  // namespace
 
 std::size_t Operation::sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators) {
-    if (tensor.numbers ? SideBySide::takes(tensor, lanes) : is_exact(tensor)) return 1;
+    if (SideBySide::takes(tensor, lanes)) return 1;
     return worker::sharing(tensor.blocks(), lanes, aggregators);
 }
 
@@ -38,27 +33,24 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
       tensor_(tensor),
       fingerprint_(fingerprint),
       number_(static_cast<wire::Operation>(session.number)) {
+    tensor_.partial_bits = session.job.partial_bits;
     const std::size_t lanes = session.job.lanes;
     if (share.of > sharing(tensor, lanes, share.of)) {
         throw std::invalid_argument(std::to_string(share.of) +
                                     " aggregators cannot share the columns of " +
                                     std::to_string(tensor.count) + " elements");
     }
-    if (!tensor.numbers && is_exact(tensor)) exact_.emplace(tensor);
-    const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
-    if (tensor.numbers && SideBySide::takes(tensor, lanes)) {
+    if (SideBySide::takes(tensor, lanes)) {
         side_by_side_.emplace(tensor, session.job.rank, session.job.others);
         return;
     }
-    const bool added_at_once =
-        !tensor.numbers || (codec::is_sum(tensor.op) && tensor.dtype == codec::Dtype::Int32);
-    if (!again && added_at_once && is_direct(on_wire, lanes)) {
-        direct_.emplace(on_wire);
+    if (!again && is_direct(tensor, lanes)) {
+        direct_.emplace(tensor);
         return;
     }
-    const Grid grid(on_wire.blocks(), lanes, std::min(slots, session.job.slots), share);
+    const Grid grid(tensor.blocks(), lanes, std::min(slots, session.job.slots), share);
     active_ = open_slots_ = grid.slots;
-    columns_.emplace(on_wire, grid);
+    columns_.emplace(tensor_, grid);
 }
 
 void Operation::open(double now, PacketSink& out) {
@@ -70,9 +62,7 @@ void Operation::open(double now, PacketSink& out) {
         unsigned present = 0;
         if (number == 0) {
             std::int32_t* blocks = slot.packet.blocks();
-            std::fill_n(
-                blocks, wire::kBlockElements,
-                static_cast<std::int32_t>(tensor_.numbers ? 0 : identity(tensor_.opcode())));
+            std::fill_n(blocks, wire::kBlockElements, 0);
             blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
             // The ranks of the host have compared their calls.
             for (std::uint64_t rest = session_.job.others; rest != 0; rest &= rest - 1)
@@ -293,7 +283,6 @@ void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuf
     const std::uint32_t* end = words + wire::kLanesMax;
     if (all_absent(words, end)) {
         if (--open_slots_ == 0) {
-            if (exact_) exact_->finish();
             ++session_.number;
             next_timer_ = kNever;
             done_ = true;

@@ -13,7 +13,6 @@
 #include "worker/columns.hpp"
 #include "worker/dialogue.hpp"
 #include "worker/direct.hpp"
-#include "worker/exact_tensor.hpp"
 #include "worker/probe_pacing.hpp"
 #include "worker/session.hpp"
 #include "worker/side_by_side.hpp"
@@ -86,7 +85,6 @@ class Operation : public Dialogue {
     std::size_t active_ = 1;  // slots in use
     std::size_t open_slots_ = 1;
     std::uint32_t fingerprint_;
-    std::optional<ExactTensor> exact_;
     std::optional<Direct> direct_;
     std::optional<SideBySide> side_by_side_;
     std::optional<Columns> columns_;

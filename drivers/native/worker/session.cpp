@@ -50,7 +50,8 @@ Session::Session(const JobRun& given, double cap)
     slots.reserve(job.slots);
     for (std::size_t slot = 0; slot < job.slots; ++slot) {
         // Partial sums are of several ranks only.
-        const std::size_t block_bytes = job.others == 0 ? wire::kBlockBytes : packet::kLongestBlock;
+        const std::size_t block_bytes =
+            job.others == 0 ? wire::kBlockBytes : wire::kLongestBlockBytes;
         slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes, block_bytes);
     }
 }

@@ -34,6 +34,8 @@ struct JobRun {
     std::uint32_t group_host;  // multicast address that results go to; 0 if there is none
     std::uint16_t group_port;
     unsigned ranges = 1;  // of the slots, one for each thread of the aggregator
+    // Of each partial sum of float32 that goes there: 40, 48 or 64, which all aggregators take.
+    int partial_bits = 64;
 
     // The range that a slot is in.
     unsigned range_of(wire::Slot slot) const {

@@ -34,7 +34,7 @@ void extreme_integers(bool greatest, std::size_t count, const std::vector<const 
 
 void extreme_numbers(const Tensor& like, std::size_t bytes, const std::vector<const void*>& ranks,
                      void* result) {
-    const bool greatest = like.op == codec::Op::Max;
+    const bool greatest = like.op == arithmetic::Op::Max;
     for (std::size_t at = 0; at < bytes; at += wire::kBlockBytes) {
         const std::size_t size = std::min(wire::kBlockBytes, bytes - at);
         std::array<std::uint8_t, wire::kBlockBytes> best{}, own{};
@@ -53,7 +53,8 @@ std::vector<RankElements> own_ranks(const Tensor& tensor, unsigned rank, std::ui
     std::vector<RankElements> ranks{{rank, of(tensor.elements)}};
     // The results do not depend on which of the others is in which of their places.
     for (const Other& other : tensor.others) {
-        ranks.push_back({static_cast<std::size_t>(std::countr_zero(others)), of(other.elements)});
+        ranks.push_back({static_cast<std::size_t>(std::countr_zero(others)), of(other.elements),
+                         other.exponents});
         others &= others - 1;
     }
     return ranks;
@@ -63,15 +64,15 @@ std::vector<RankElements> own_ranks(const Tensor& tensor, unsigned rank, std::ui
 
 void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<const void*>& ranks,
                     void* result) {
-    if (!codec::is_sum(like.op)) {
-        if (like.dtype == codec::Dtype::Int32) {
-            extreme_integers(like.op == codec::Op::Max, count, ranks, result);
+    if (!arithmetic::is_sum(like.op)) {
+        if (like.dtype == arithmetic::Dtype::Int32) {
+            extreme_integers(like.op == arithmetic::Op::Max, count, ranks, result);
         } else {
-            extreme_numbers(like, count * codec::size_of(like.dtype), ranks, result);
+            extreme_numbers(like, count * arithmetic::size_of(like.dtype), ranks, result);
         }
         return;
     }
-    const bool average = like.op == codec::Op::Avg;
+    const bool average = like.op == arithmetic::Op::Avg;
     const int sources = static_cast<int>(ranks.size());
     const sums::Sum sum{like.dtype, average ? sums::average_scale(sources) : 0};
     sums::exact_sums(sum, count, sources, ranks.data(), result);
@@ -79,11 +80,12 @@ void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<con
 }
 
 std::size_t SideBySide::words_of(const Tensor& tensor) {
-    return divide_up(tensor.count * codec::size_of(tensor.dtype), sizeof(std::int32_t));
+    return divide_up(tensor.count * arithmetic::size_of(tensor.dtype), sizeof(std::int32_t));
 }
 
 bool SideBySide::takes(const Tensor& tensor, std::size_t lanes) {
-    const bool integers = tensor.dtype == codec::Dtype::Int32 && tensor.op == codec::Op::Sum;
+    const bool integers =
+        tensor.dtype == arithmetic::Dtype::Int32 && tensor.op == arithmetic::Op::Sum;
     const std::size_t room = (lanes - 1) * wire::kBlockElements;
     return !integers && words_of(tensor) * static_cast<std::size_t>(tensor.ranks) <= room;
 }
@@ -103,7 +105,7 @@ void SideBySide::put(std::int32_t* blocks) const {
     if (tensor_.count == 0) return;
     for (const RankElements& each : own_) {
         std::memcpy(blocks + each.rank * words_, each.elements,
-                    tensor_.count * codec::size_of(tensor_.dtype));
+                    tensor_.count * arithmetic::size_of(tensor_.dtype));
     }
 }
 
@@ -123,9 +125,10 @@ Again::Again(const Tensor& tensor, unsigned rank, std::uint64_t others,
               blocks.begin() + static_cast<std::ptrdiff_t>(std::min(blocks.size(), kBlocksMost))),
       words_(blocks_.size() * static_cast<std::size_t>(tensor.ranks) * wire::kBlockElements),
       sums_(words_.size()) {
-    const std::size_t size = codec::size_of(tensor.dtype);
+    const std::size_t size = arithmetic::size_of(tensor.dtype);
     for (const RankElements& each : own_ranks(tensor, rank, others)) {
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            if (each.absent(blocks_[i])) continue;
             const std::size_t at = i * static_cast<std::size_t>(tensor.ranks) + each.rank;
             std::memcpy(words_.data() + at * wire::kBlockElements,
                         each.elements + blocks_[i] * wire::kBlockBytes, length(blocks_[i]) * size);
@@ -149,13 +152,12 @@ std::string Again::text() const {
 
 Tensor Again::on_wire() {
     return {
-        .dtype = codec::Dtype::Int32,
-        .op = codec::Op::Sum,
+        .dtype = arithmetic::Dtype::Int32,
+        .op = arithmetic::Op::Sum,
         .ranks = tensor_.ranks,
         .count = words_.size(),
         .elements = words_.data(),
         .result = sums_.data(),
-        .numbers = true,
     };
 }
 
@@ -169,8 +171,8 @@ void Again::finish() const {
         auto* const result =
             static_cast<std::uint8_t*>(tensor_.result) + blocks_[i] * wire::kBlockBytes;
         reduce_numbers(tensor_, length(blocks_[i]), each, result);
-        put_in(tensor_.mirror, codec::size_of(tensor_.dtype), blocks_[i] * tensor_.block_elements(),
-               length(blocks_[i]), result);
+        put_in(tensor_.mirror, blocks_[i], length(blocks_[i]) * arithmetic::size_of(tensor_.dtype),
+               result);
     }
 }
 

@@ -1,5 +1,5 @@
-// The bits of all ranks, side by side, which each rank reduces by itself (version 2 of the
-// protocol, section 5).
+// The bits of all ranks, side by side, which each rank reduces by itself (protocol,
+// section 8.5).
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,16 @@ void reduce_numbers(const Tensor& like, std::size_t count, const std::vector<con
 struct RankElements {
     std::size_t rank;
     const std::uint8_t* elements;
+    // Those of its blocks, of which one with 0 is absent and not looked at; null: all are there.
+    const std::uint8_t* exponents = nullptr;
+
+    bool absent(std::size_t block) const { return exponents != nullptr && exponents[block] == 0; }
 };
 
 // A small tensor, which travels with the opening round.
 class SideBySide {
   public:
-    // Whether a tensor of version 2 is reduced so, in a job of so many lanes.
+    // Whether a tensor is reduced so, in a job of so many lanes.
     static bool takes(const Tensor& tensor, std::size_t lanes);
 
     // With a bitmap of the other ranks that the worker stands for.

@@ -55,7 +55,7 @@ inline Form form_of(const std::byte* from) {
 // Elements first … first + count - 1 of `arrays`, with sums in one form.
 template <Dtype kType, typename Form, bool kFetch>
 struct Adding {
-    static constexpr std::size_t kBytes = codec::bytes_of(kType);
+    static constexpr std::size_t kBytes = arithmetic::bytes_of(kType);
 
     std::size_t first, count;
     const Arrays& arrays;
@@ -83,7 +83,62 @@ struct Adding {
             }
             for (std::size_t v = 0; v < kSideBySide; ++v) put(place(i + v * kLanes), sums[v]);
         }
-        return !inexact(room);
+        return exact();
+    }
+
+    // Whether additions have lost nothing since the flag was cleared.
+    bool exact() const { return !inexact(room); }
+
+    // Adds and rounds at once, where rounding sets no flag. Returns whether all sums are exact; if
+    // not, what it has written means nothing.
+    bool add_and_round(const Sum& sum, std::byte* out) const {
+        switch (arrays.sources) {
+            case 4:
+                return add_and_round_some<4>(sum, out);
+            case 8:
+                return add_and_round_some<8>(sum, out);
+            default:
+                return add_and_round_some<0>(sum, out);
+        }
+    }
+
+    template <int kSources>
+    [[gnu::always_inline]] bool add_and_round_some(const Sum& sum, std::byte* out) const {
+        const Scaling scaling(sum);
+        const int sources = kSources ? kSources : arrays.sources;
+        const std::byte* from[kSources ? kSources : arithmetic::kMaxRanks];
+        for (int r = 0; r < sources; ++r) from[r] = at(r, 0);
+        const std::size_t ahead = fetched_ahead(sources);
+        for (std::size_t i = 0; i < count; i += kSideBySide * kLanes) {
+            Form sums[kSideBySide];
+            const auto element = [&](int r, std::size_t v) {
+                return form_of<kType, Form>(from[r] + kBytes * (i + v * kLanes));
+            };
+            for (std::size_t v = 0; v < kSideBySide; ++v) sums[v] = element(0, v);
+            for (int r = 1; r < sources; ++r) {
+                for (std::size_t v = 0; v < kSideBySide; ++v) sums[v] += element(r, v);
+            }
+            for (std::size_t line = 0; kFetch && line < kBytes * kSideBySide * kLanes;
+                 line += kLine) {
+                for (int r = 0; r < sources; ++r)
+                    __builtin_prefetch(from[r] + kBytes * i + ahead + line);
+            }
+            for (std::size_t v = 0; v < kSideBySide; ++v) {
+                store(out + kBytes * (i + v * kLanes), rounded<kType>(scaling(sums[v])));
+            }
+        }
+        return exact();
+    }
+
+    // Copies results to all arrays for them but the one that has them.
+    void spread(const std::byte* from) const {
+        for (int k = 0; k < arrays.outs; ++k) {
+            std::byte* to = static_cast<std::byte*>(arrays.out[k]) + kBytes * first;
+            if (to == from) continue;
+            for (std::size_t byte = 0; byte < kBytes * count; byte += sizeof(Floats)) {
+                store(to + byte, load<Floats>(from + byte));
+            }
+        }
     }
 
     // Writes the results, and leaves the flag clear.
@@ -150,12 +205,40 @@ bool sum_pairs(const Sum& sum, std::size_t first, std::size_t count, const Array
     return true;
 }
 
-// Returns whether the form held the sums; if not, nothing is written.
+// Whether rounding to a type leaves the flag of inexact results as it is.
+template <Dtype kType>
+constexpr bool is_quiet() {
+#if defined(__AVX512F__)
+    return kType != Dtype::Float16;
+#else
+    return kType == Dtype::Bfloat16;
+#endif
+}
+
+// The first array of results apart from all sources; null if each is one of them.
+inline std::byte* apart(const Arrays& arrays) {
+    for (int k = 0; k < arrays.outs; ++k) {
+        bool source = false;
+        for (int r = 0; r < arrays.sources; ++r) source |= arrays.elements[r] == arrays.out[k];
+        if (!source) return static_cast<std::byte*>(arrays.out[k]);
+    }
+    return nullptr;
+}
+
+// Returns whether the form held the sums; if not, no source has changed.
 template <Dtype kType, typename Form, bool kFetch>
 bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& arrays,
             double* room) {
     const Adding<kType, Form, kFetch> adding{first, count, arrays, room};
-    if (adding.add_up()) {
+    if constexpr (is_quiet<kType>()) {
+        std::byte* free = apart(arrays);
+        std::byte* out =
+            free ? free + arithmetic::bytes_of(kType) * first : reinterpret_cast<std::byte*>(room);
+        if (adding.add_and_round(sum, out)) {
+            adding.spread(out);
+            return true;
+        }
+    } else if (adding.add_up()) {
         adding.write(sum);
         return true;
     }
@@ -165,7 +248,7 @@ bool sum_in(const Sum& sum, std::size_t first, std::size_t count, const Arrays& 
 
 template <Dtype kType, bool kFetch>
 std::size_t sum_arrays(const Sum& sum, std::size_t count, const Arrays& arrays) {
-    constexpr bool kNarrow = codec::bytes_of(kType) == 2;
+    constexpr bool kNarrow = arithmetic::bytes_of(kType) == 2;
     using Likely = typename First<kNarrow>::Form;
     alignas(64) Room room;
     std::size_t one_by_one = 0;

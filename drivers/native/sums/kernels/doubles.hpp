@@ -1,34 +1,43 @@
 // Vectors of elements as doubles, exactly, and doubles as elements, rounded once.
 //
-// As in the codec's kernels, everything here is in an unnamed namespace and calls no inline
-// function from elsewhere: it is compiled for several instruction sets.
+// Everything here is in an unnamed namespace and calls no inline function from elsewhere: it is
+// compiled for several instruction sets.
 #pragma once
 
-#include "codec/kernels/floats.hpp"
+#include "arithmetic/kernels/floats.hpp"
 #include "sums/exact_sum.hpp"
 
 namespace afflux::sums {
 
 namespace {
 
-using codec::as;
-using codec::Doubles;
-using codec::Dtype;
-using codec::Floats;
-using codec::HalfFloats;
-using codec::Integers;
-using codec::kLanes;
-using codec::load;
-using codec::Shorts;
-using codec::store;
+using arithmetic::as;
+using arithmetic::Doubles;
+using arithmetic::Dtype;
+using arithmetic::Floats;
+using arithmetic::HalfFloats;
+using arithmetic::Integers;
+using arithmetic::kLanes;
+using arithmetic::load;
+using arithmetic::Shorts;
+using arithmetic::store;
 
 // kLanes numbers.
 struct Wide {
     Doubles low, high;
 
     void operator+=(const Wide& other) {
+#if defined(__AVX512F__)
+        // As products with 1 and a sum: the units that multiply are idle, and those that add also
+        // convert. The compiler must not know that it is 1.
+        __m512d one = _mm512_set1_pd(1);
+        asm("" : "+v"(one));
+        low = as<Doubles>(_mm512_fmadd_pd(as<__m512d>(other.low), one, as<__m512d>(low)));
+        high = as<Doubles>(_mm512_fmadd_pd(as<__m512d>(other.high), one, as<__m512d>(high)));
+#else
         low += other.low;
         high += other.high;
+#endif
     }
 };
 
@@ -62,15 +71,15 @@ inline Floats one_nan(Floats x) {
 #if defined(__AVX512F__)
     const __m512 all = as<__m512>(x);
     const __mmask16 nan = _mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q);
-    return as<Floats>(_mm512_mask_mov_ps(all, nan, as<__m512>(codec::all(0x7FC00000))));
+    return as<Floats>(_mm512_mask_mov_ps(all, nan, as<__m512>(arithmetic::all(0x7FC00000))));
 #else
-    return as<Floats>(codec::select(is_nan(x), codec::all(0x7FC00000), as<Integers>(x)));
+    return as<Floats>(arithmetic::select(is_nan(x), arithmetic::all(0x7FC00000), as<Integers>(x)));
 #endif
 }
 
 template <Dtype kType>
 inline Floats floats_of(const std::byte* from) {
-    const Floats floats = codec::load_floats<kType>(from);
+    const Floats floats = arithmetic::load_floats<kType>(from);
 #if !defined(__AVX2__)
     if constexpr (kType == Dtype::Float16) {
         // Without an instruction the exponent of infinities and NaN is not yet the greatest one.
@@ -116,11 +125,12 @@ inline Wide widen_from(const std::byte* from) {
 #endif
 }
 
-// To float32, rounded to nearest, ties to even.
+// To float32, rounded to nearest, ties to even; with AVX-512 without setting a flag.
 inline Floats singles(Wide x) {
 #if defined(__AVX512F__)
-    const __m256 low = _mm512_cvtpd_ps(as<__m512d>(x.low));
-    const __m256 high = _mm512_cvtpd_ps(as<__m512d>(x.high));
+    constexpr int kQuietly = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    const __m256 low = _mm512_cvt_roundpd_ps(as<__m512d>(x.low), kQuietly);
+    const __m256 high = _mm512_cvt_roundpd_ps(as<__m512d>(x.high), kQuietly);
     return as<Floats>(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
 #elif defined(__AVX2__)
     const __m128 low = _mm256_cvtpd_ps(as<__m256d>(x.low));
@@ -155,10 +165,11 @@ inline Shorts narrow(Floats x) {
     if constexpr (kType == Dtype::Bfloat16) {
         const Integers bits = as<Integers>(x);
         const Integers rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-        return codec::cut(codec::select(is_nan(x), codec::all(0x7FC0), rounded & 0xFFFF));
+        return arithmetic::cut(
+            arithmetic::select(is_nan(x), arithmetic::all(0x7FC0), rounded & 0xFFFF));
     } else {
-        const Integers half = codec::extend(codec::to_half(x));
-        return codec::cut(codec::select(is_nan(x), codec::all(0x7E00), half));
+        const Integers half = arithmetic::extend(arithmetic::to_half(x));
+        return arithmetic::cut(arithmetic::select(is_nan(x), arithmetic::all(0x7E00), half));
     }
 }
 

@@ -13,7 +13,7 @@ namespace afflux::sums {
 namespace {
 
 typedef std::int64_t Longs __attribute__((vector_size(sizeof(Doubles))));
-using codec::HalfIntegers;
+using arithmetic::HalfIntegers;
 
 // Added to a whole number of less than 2**51, it leaves the number's lower bits as they are.
 constexpr double kWhole = 0x1.8p52;
@@ -33,37 +33,41 @@ inline Wide wide_of(Integers x) {
             __builtin_convertvector(halves[1], Doubles)};
 }
 
-// Numbers of the upper plane, in memory and as the integers that they are.
-template <int kBits>
-struct Upper {
-    using Number = decltype([] {
-        if constexpr (kBits == 40) {
-            return std::int8_t{};
-        } else if constexpr (kBits == 48) {
-            return std::int16_t{};
-        } else {
-            return std::int32_t{};
-        }
-    }());
+// Integers of a plane, in memory as numbers of so many bits.
+template <typename Number>
+struct Plane {
     typedef Number Numbers __attribute__((vector_size(sizeof(Number) * kLanes)));
-    static constexpr std::int32_t kLeast = INT32_MIN >> (64 - kBits) % 32;
 
-    static Integers load(const std::byte* from) {
-        return __builtin_convertvector(codec::load<Numbers>(from), Integers);
+    static Integers load(const std::byte* plane, std::size_t i) {
+        return __builtin_convertvector(arithmetic::load<Numbers>(plane + sizeof(Number) * i),
+                                       Integers);
     }
-    static void store(std::byte* to, Integers x) {
-        codec::store(to, __builtin_convertvector(x, Numbers));
+    static void store(std::byte* plane, std::size_t i, Integers x) {
+        arithmetic::store(plane + sizeof(Number) * i, __builtin_convertvector(x, Numbers));
     }
 };
 
-// A block as it lies in memory.
+// A block as it lies in memory: the lower plane is as long as a block of numbers.
 template <int kBits>
 struct Planes {
     static constexpr std::size_t kElements = kBits == 32 ? 128 : 64;
+    static constexpr int kLowerBits = kBits == 32 ? 16 : 32;
+    static constexpr std::size_t kUpperPlane = kElements * kLowerBits / 8;
+    // The upper bits of the least integer.
+    static constexpr std::int32_t kLeast = INT32_MIN >> (32 - (kBits - kLowerBits));
 
-    static std::size_t lower(std::size_t i) { return 4 * i; }
-    static std::size_t upper(std::size_t i) {
-        return 4 * kElements + sizeof(typename Upper<kBits>::Number) * i;
+    using Lower = Plane<std::conditional_t<kLowerBits == 16, std::uint16_t, std::int32_t>>;
+    using Upper =
+        Plane<std::conditional_t<kBits == 40, std::int8_t,
+                                 std::conditional_t<kBits == 64, std::int32_t, std::int16_t>>>;
+
+    static Integers lower(const std::byte* block, std::size_t i) { return Lower::load(block, i); }
+    static Integers upper(const std::byte* block, std::size_t i) {
+        return Upper::load(block + kUpperPlane, i);
+    }
+    static void store(std::byte* block, std::size_t i, Integers lower, Integers upper) {
+        Lower::store(block, i, lower);
+        Upper::store(block + kUpperPlane, i, upper);
     }
 };
 
@@ -88,12 +92,10 @@ inline Wide choose(Integers mask, const Wide& yes, const Wide& no) {
 // kLanes integers as doubles, in their unit. Adds to `not_summed` the lanes that say so.
 template <int kBits>
 inline Wide doubles_of(const std::byte* block, std::size_t i, double unit, Integers& not_summed) {
-    Integers lower = load<Integers>(block + Planes<kBits>::lower(i));
-    Integers upper{}, code = lower ^ INT32_MIN, special = (code >= 0) & (code <= 4);
+    Integers lower = Planes<kBits>::lower(block, i), upper = Planes<kBits>::upper(block, i);
+    const Integers code = lower;
+    const Integers special = (upper == Planes<kBits>::kLeast) & (code >= 0) & (code <= 4);
     if constexpr (kBits > 32) {
-        upper = Upper<kBits>::load(block + Planes<kBits>::upper(i));
-        code = lower;
-        special = (upper == Upper<kBits>::kLeast) & (code >= 0) & (code <= 4);
         // No double holds these, which would count as inexact.
         lower &= ~special;
     }
@@ -102,10 +104,10 @@ inline Wide doubles_of(const std::byte* block, std::size_t i, double unit, Integ
         const Wide high = wide_of(upper), low = wide_of(lower ^ INT32_MIN);
         sum = {high.low * 0x1p32 + (low.low + 0x1p31), high.high * 0x1p32 + (low.high + 0x1p31)};
     } else {
-        sum = wide_of(lower);
+        sum = wide_of(lower | upper << 16);
     }
     sum = {sum.low * unit, sum.high * unit};
-    if (!codec::any(special)) return sum;
+    if (!arithmetic::any(special)) return sum;
     not_summed |= special & (code == 0);
     return choose(special, widen(special_floats(code)), sum);
 }
@@ -121,7 +123,7 @@ bool add_integers(int unit_power, const std::byte* block, bool first, double* su
     }
     const bool exact = !inexact(sums);
     if (!exact) clear_inexact(sums);
-    return exact && !codec::any(not_summed);
+    return exact && !arithmetic::any(not_summed);
 }
 
 // Both planes of kLanes / 2 integers.
@@ -143,7 +145,8 @@ inline Parts parts_of(Doubles sum, Longs& fits) {
     if constexpr (kBits == 32) {
         const Doubles whole = sum + kWhole;
         fits &= special | (within & (whole - kWhole == sum));
-        return {select(special, code | INT32_MIN, as<Longs>(whole)), Longs{}};
+        const Longs bits = select(special, code | INT32_MIN, as<Longs>(whole));
+        return {bits, bits >> 16};
     } else {
         const Doubles places = sum * 0x1p-32;
         Doubles upper = (places + kWhole) - kWhole;
@@ -152,7 +155,7 @@ inline Parts parts_of(Doubles sum, Longs& fits) {
         // The lower part has lost bits where it does not make the sum again.
         const Longs whole = ((lower + 0x1p52) - 0x1p52 == lower) & (upper * 0x1p32 + lower == sum);
         fits &= special | (within & whole);
-        const Longs least = Longs{} + Upper<kBits>::kLeast;
+        const Longs least = Longs{} + Planes<kBits>::kLeast;
         return {select(special, code, as<Longs>(lower + 0x1p52)),
                 select(special, least, as<Longs>(upper + kWhole))};
     }
@@ -169,10 +172,7 @@ inline Integers lower_halves(Longs low, Longs high) {
 template <int kBits>
 void not_summed_block(std::byte* block) {
     for (std::size_t i = 0; i < Planes<kBits>::kElements; i += kLanes) {
-        store(block + Planes<kBits>::lower(i), codec::all(kBits == 32 ? INT32_MIN : 0));
-        if constexpr (kBits > 32) {
-            Upper<kBits>::store(block + Planes<kBits>::upper(i), codec::all(Upper<kBits>::kLeast));
-        }
+        Planes<kBits>::store(block, i, Integers{}, arithmetic::all(Planes<kBits>::kLeast));
     }
 }
 
@@ -185,11 +185,8 @@ void to_integers(int unit_power, bool all_present, const double* sums, std::byte
         const Wide sum = get<Wide>(sums + i);
         const Parts low = parts_of<kBits>((sum.low + missing) * factor, fits);
         const Parts high = parts_of<kBits>((sum.high + missing) * factor, fits);
-        store(block + Planes<kBits>::lower(i), lower_halves(low.lower, high.lower));
-        if constexpr (kBits > 32) {
-            Upper<kBits>::store(block + Planes<kBits>::upper(i),
-                                lower_halves(low.upper, high.upper));
-        }
+        Planes<kBits>::store(block, i, lower_halves(low.lower, high.lower),
+                             lower_halves(low.upper, high.upper));
     }
     clear_inexact(sums);
     bool all_fit = true;

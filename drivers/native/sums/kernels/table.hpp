@@ -27,6 +27,7 @@ struct Kernels {
     void (*open)(Dtype dtype, const void* block, double* sums);
     bool (*add)(Dtype dtype, const void* block, double* sums);
     void (*round)(const Sum& sum, const double* sums, void* block);
+    int (*split)(Dtype dtype, int most, bool all_present, double* sums, void* const* terms);
     // The same, of integers of so many bits in units of a power of two.
     bool (*add_partial)(int bits, int unit, const void* block, bool first, double* sums);
     void (*partial)(int bits, int unit, bool all_present, const double* sums, void* block);
@@ -43,7 +44,7 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-// Those of the codec's instruction set in use (codec/instruction_set.hpp).
+// Those of the instruction set in use (arithmetic/instruction_set.hpp).
 const Kernels& kernels();
 
 // Writes the sums of elements first … first + count - 1 by ExactSum.

@@ -1,0 +1,1 @@
+"""Collectives of a group that works without an aggregator, whatever its ranks have in common."""

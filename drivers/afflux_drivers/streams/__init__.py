@@ -1,0 +1,1 @@
+"""Streams: TCP connections between ranks of several hosts."""

@@ -1,0 +1,213 @@
+"""The handshake of two ranks on a new connection: each proves that it knows the group's secret.
+
+    connecting rank   hello: magic and a nonce
+    accepting rank    challenge: a nonce of its own, and a code
+    connecting rank   claim: the place of this connection in the group, with a code
+    accepting rank    verdict: whether the connection has this place now, with a code
+
+A code (`afflux_drivers.control.line_codes`) takes the secret and both nonces to make, so it fits no
+other connection and neither the other direction nor another frame of this one. Frames have fixed
+lengths: neither end reads a byte of what follows the handshake, or more than a frame of a stranger.
+"""
+
+import asyncio
+import enum
+import hashlib
+import hmac
+import socket
+import struct
+from dataclasses import dataclass
+
+from afflux_drivers.control.line_codes import (
+    NONCE_DIGITS,
+    LineCode,
+    connection_codes,
+    is_nonce,
+    new_nonce,
+)
+from afflux_drivers.errors import NotAuthenticated
+
+__all__ = ["Claim", "Member", "Verdict", "answer", "examine", "introduce"]
+
+_MAGIC = b"afflux streams 1"
+_KEY = b"afflux streams 1: key"
+_CLAIM = struct.Struct(">32s5I")
+_HELLO_BYTES = len(_MAGIC) + NONCE_DIGITS
+_CODE_BYTES = len(LineCode(b"").sign(b""))
+_CHALLENGE_BYTES = NONCE_DIGITS + _CODE_BYTES
+_CLAIM_BYTES = _CODE_BYTES + _CLAIM.size
+_VERDICT_BYTES = _CODE_BYTES + 1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The place of a connection in a group.
+
+    Attributes:
+        group: SHA-256 of the group's name.
+        ranks: Number of ranks.
+        links: Connections between each two of them.
+        connecting: The rank that connects.
+        accepting: The rank that accepts.
+        link: Number of this connection between the two.
+    """
+
+    group: bytes
+    ranks: int
+    links: int
+    connecting: int
+    accepting: int
+    link: int
+
+    def pack(self) -> bytes:
+        """Return the claim as it is sent."""
+        numbers = (self.ranks, self.links, self.connecting, self.accepting, self.link)
+        return _CLAIM.pack(self.group, *numbers)
+
+
+class Verdict(enum.IntEnum):
+    """The answer to a claim."""
+
+    ACCEPTED = 0
+    OCCUPIED = 1
+    """Another connection has this place."""
+    OTHER_GROUP = 2
+    """The claim names another group, or another incarnation of it."""
+    OTHER_PLACE = 3
+    """The group has no such place here: the two count ranks or links differently."""
+
+    @property
+    def reason(self) -> str:
+        """The reason of a refusal, said of the rank that accepts; empty if it is none."""
+        return _REASONS[self]
+
+
+_REASONS = (
+    "",
+    "this place is taken by another connection",
+    "it is in another group, or in another incarnation of this one",
+    "it is another rank, or has another number of ranks or connections",
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A rank of a group, as it sees the group.
+
+    Attributes:
+        secret: Known to all ranks and nobody else.
+        group: Name of this incarnation of the group.
+        rank: Its own.
+        ranks: Number of ranks.
+        links: Connections between each two of them.
+    """
+
+    secret: bytes
+    group: str
+    rank: int
+    ranks: int
+    links: int
+
+    def claim(self, accepting: int, link: int) -> Claim:
+        """Return the claim to a connection with another rank."""
+        return self._claim(self.rank, accepting, link)
+
+    def judge(self, claim: Claim) -> Verdict:
+        """Return the verdict on a claim of a higher rank to a place that nobody has."""
+        right = self._claim(claim.connecting, self.rank, claim.link)
+        if claim.group != right.group:
+            return Verdict.OTHER_GROUP
+        known = self.rank < claim.connecting < self.ranks and claim.link < self.links
+        return Verdict.ACCEPTED if claim == right and known else Verdict.OTHER_PLACE
+
+    def _claim(self, connecting: int, accepting: int, link: int) -> Claim:
+        digest = hashlib.sha256(self.group.encode()).digest()
+        return Claim(digest, self.ranks, self.links, connecting, accepting, link)
+
+
+async def introduce(tcp: socket.socket, secret: bytes, claim: Claim) -> Verdict:
+    """Carry out the handshake at the end that connects, and return the other end's verdict.
+
+    Args:
+        tcp: A connected socket, non-blocking.
+        secret: The group's.
+        claim: The place that this connection is to have.
+
+    Raises:
+        OSError: The connection has ended.
+        NotAuthenticated: The other end does not know the secret.
+    """
+    loop = asyncio.get_running_loop()
+    ours = new_nonce()
+    await loop.sock_sendall(tcp, _MAGIC + ours.encode())
+    challenge = await _receive(tcp, _CHALLENGE_BYTES, "its challenge")
+    theirs = challenge[:NONCE_DIGITS].decode("ascii", "replace")
+    if not is_nonce(theirs):
+        raise NotAuthenticated("its answer is none of this handshake")
+    to_accepting, to_connecting = connection_codes(_key(secret), ours, theirs)
+    if to_connecting.check(challenge[NONCE_DIGITS:]) is None:
+        raise NotAuthenticated("it has another secret")
+    await loop.sock_sendall(tcp, to_accepting.sign(claim.pack()))
+    verdict = to_connecting.check(await _receive(tcp, _VERDICT_BYTES, "its verdict"))
+    if verdict is None:
+        raise NotAuthenticated("its verdict was changed on its way")
+    return Verdict(verdict[0])
+
+
+async def examine(tcp: socket.socket, secret: bytes) -> tuple[Claim, LineCode]:
+    """Carry out the handshake at the end that accepts, up to the verdict.
+
+    Args:
+        tcp: An accepted socket, non-blocking.
+        secret: The group's.
+
+    Returns:
+        The claim of the other end, which knows the secret, and what codes the `answer`.
+
+    Raises:
+        OSError: The connection has ended.
+        NotAuthenticated: The other end does not know the secret.
+    """
+    loop = asyncio.get_running_loop()
+    hello = await _receive(tcp, _HELLO_BYTES, "its hello")
+    theirs = hello[len(_MAGIC) :].decode("ascii", "replace")
+    if not hello.startswith(_MAGIC) or not is_nonce(theirs):
+        raise NotAuthenticated("its first bytes are none of this handshake")
+    ours = new_nonce()
+    to_accepting, to_connecting = connection_codes(_key(secret), theirs, ours)
+    await loop.sock_sendall(tcp, ours.encode() + to_connecting.sign(b""))
+    claim = to_accepting.check(
+        await _receive(tcp, _CLAIM_BYTES, "its claim, as a rank with another secret does")
+    )
+    if claim is None:
+        raise NotAuthenticated("it has another secret")
+    return Claim(*_CLAIM.unpack(claim)), to_connecting
+
+
+async def answer(tcp: socket.socket, codes: LineCode, verdict: Verdict) -> None:
+    """Send the verdict on a claim.
+
+    Args:
+        tcp: The socket.
+        codes: As `examine` has returned it.
+        verdict: The verdict.
+
+    Raises:
+        OSError: The connection has ended.
+    """
+    await asyncio.get_running_loop().sock_sendall(tcp, codes.sign(bytes([verdict])))
+
+
+def _key(secret: bytes) -> bytes:
+    # Of its own: no code of a control channel that has the same secret is one of a handshake.
+    return hmac.digest(secret, _KEY, "sha256")
+
+
+async def _receive(tcp: socket.socket, count: int, what: str) -> bytes:
+    received = b""
+    while len(received) < count:
+        data = await asyncio.get_running_loop().sock_recv(tcp, count - len(received))
+        if not data:
+            raise ConnectionResetError(f"it closed the connection before {what}")
+        received += data
+    return received

@@ -1,0 +1,35 @@
+"""A rank's end of a group whose ranks have streams to each other."""
+
+import socket
+from collections.abc import Sequence
+
+from afflux_drivers import _native
+from afflux_drivers.collectives.worker import GroupWorker
+
+__all__ = ["StreamsWorker"]
+
+
+class StreamsWorker(GroupWorker):
+    """One rank of one group with streams between each two ranks; see `GroupWorker`.
+
+    Args:
+        rank: Own rank.
+        lanes: Connected sockets, non-blocking, by lane and rank; None for the own one. They belong
+            to the worker from now on. Each lane carries a share of every larger tensor.
+        threads: How many move the lanes, the calling one among them.
+    """
+
+    def __init__(
+        self, rank: int, lanes: Sequence[Sequence[socket.socket | None]], threads: int = 1
+    ) -> None:
+        names = list(range(len(lanes[0])))
+        descriptors = [
+            [-1 if each is None else each.detach() for each in streams] for streams in lanes
+        ]
+        self._mesh = _native.StreamsGroup(rank, descriptors, names, threads)
+        self._threads = threads
+        super().__init__(self._mesh, rank, names, "streams")
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts since the worker was made. Any thread."""
+        return {"threads": self._threads, **self._mesh.statistics()}

@@ -1,0 +1,51 @@
+// Moves lanes forward: looks at their sockets, or sleeps until there is something to do.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "streams/exchange.hpp"
+
+namespace afflux::streams {
+
+using Clock = std::chrono::steady_clock;
+
+// How lanes waited; any thread reads it.
+struct WaitCounts {
+    std::atomic<std::uint64_t> waits{0}, sleeps{0};
+};
+
+// Used by one thread at a time.
+class Driver {
+  public:
+    struct Lane {
+        Exchange* exchange;
+        std::vector<int> sockets;  // by rank
+    };
+
+    // `wake`: an eventfd that ends a wait.
+    Driver(std::vector<Lane> lanes, int wake, WaitCounts& counts);
+
+    // The first lanes that carry the operation that has begun.
+    void use(std::size_t lanes) { used_ = lanes; }
+    bool progress();
+    bool over() const;
+    // Waits until a socket has data or room, or the deadline. Returns false at the deadline.
+    bool wait(Clock::time_point deadline);
+
+  private:
+    bool spin(Clock::time_point start);
+
+    const std::vector<Lane> lanes_;
+    const int wake_;
+    WaitCounts& counts_;
+    std::size_t used_ = 0;
+    std::vector<pollfd> polled_;
+    std::chrono::nanoseconds usual_wait_{0};
+};
+
+}  // namespace afflux::streams

@@ -1,0 +1,216 @@
+#include "streams/exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collectives/errors.hpp"
+#include "streams/piece.hpp"
+
+namespace afflux::streams {
+
+Exchange::Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names)
+    : rank_(rank),
+      ranks_(static_cast<int>(sockets.size())),
+      names_(std::move(names)),
+      flags_(kPieceBlocks) {
+    for (int r = 0; r < ranks_; ++r)
+        peers_.push_back(r == rank ? nullptr
+                                   : std::make_unique<Peer>(sockets[static_cast<std::size_t>(r)]));
+}
+
+void Exchange::begin(const Layout& layout, const Reduction* reduction, const Terms* terms,
+                     const Signature& signature, std::uint64_t operation) {
+    active_ = true;
+    operation_ = static_cast<std::uint32_t>(operation);
+    own_signature_ = signature;
+    layout_ = layout;
+    reduction_ = reduction;
+    terms_ = terms;
+    scanned_ = reduction_ && reduction_->scanned();
+    calls_ = 0;
+    disagreed_ = false;
+    for (const auto& each : peers_) {
+        if (!each) continue;
+        each->called = each->call_queued = false;
+        each->contributions = each->results = 0;
+        each->contributions_queued = each->contributions_sent = 0;
+        each->results_queued = 0;
+    }
+    reduced_ = 0;
+    present_.assign(blocks_in(own().bytes), 1);
+    // Without contributions, or with the own alone, an owner's part is a result already.
+    const Ranks others = layout_.contributing & ~(Ranks{1} << rank_);
+    if (!others && !reduction_) reduced_ = layout_.pieces(own());
+    missing_.store(0, std::memory_order_relaxed);
+}
+
+std::size_t Exchange::contributions_from(int rank) const {
+    return has(layout_.contributing, rank) ? layout_.pieces(own()) : 0;
+}
+
+std::size_t Exchange::results_from(int rank) const {
+    return has(layout_.receiving, rank_) ? layout_.pieces(part(rank)) : 0;
+}
+
+std::size_t Exchange::contributions_to(int rank) const {
+    return has(layout_.contributing, rank_) ? layout_.pieces(part(rank)) : 0;
+}
+
+std::size_t Exchange::results_to(int rank) const {
+    return has(layout_.receiving, rank) ? layout_.pieces(own()) : 0;
+}
+
+bool Exchange::calls_sent() const {
+    return std::all_of(peers_.begin(), peers_.end(), [](const auto& each) {
+        return !each || (each->call_queued && each->out.empty());
+    });
+}
+
+bool Exchange::over() const {
+    if (disagreed_ || calls_ != peers() || reduced_ != layout_.pieces(own())) return false;
+    for (int r = 0; r < ranks_; ++r) {
+        if (r == rank_) continue;
+        const Peer& each = peer(r);
+        if (!each.call_queued || !each.out.empty() || each.results != results_from(r) ||
+            each.contributions_queued != contributions_to(r) ||
+            each.results_queued != results_to(r))
+            return false;
+    }
+    return true;
+}
+
+bool Exchange::wants_input(int rank) const {
+    const Peer& from = peer(rank);
+    return !from.in.ended() && !(from.in.has_head() && is_ahead(from));
+}
+
+bool Exchange::wants_output(int rank) const {
+    return !peer(rank).out.empty();
+}
+
+bool Exchange::progress() {
+    bool moved = false;
+    Ranks absent = 0, behind = 0;
+    for (int r = 0; r < ranks_; ++r) {
+        if (r == rank_) continue;
+        moved |= send(r);
+        moved |= receive(r);
+        const Peer& each = peer(r);
+        if (!each.called)
+            absent |= Ranks{1} << r;
+        else if (each.contributions != contributions_from(r) || each.results != results_from(r))
+            behind |= Ranks{1} << r;
+    }
+    // After all have been read: a rank that has given up because of another one may have ended
+    // without saying so.
+    for (int r = 0; r < ranks_; ++r)
+        if (r != rank_) look_for_end(r);
+    moved |= reduce();
+    // Ranks that have called may be waiting for those that have not.
+    missing_.store(absent ? absent : behind, std::memory_order_relaxed);
+    return moved;
+}
+
+// A peer may end when it has got and sent all that belongs to the operation.
+void Exchange::look_for_end(int rank) {
+    const Peer& each = peer(rank);
+    if (!each.in.ended() && each.out.error().empty()) return;
+    ended_.fetch_or(Ranks{1} << rank, std::memory_order_relaxed);
+    const bool waits_for_it = !each.called || each.contributions != contributions_from(rank) ||
+                              each.results != results_from(rank) || !each.out.error().empty();
+    if (waits_for_it && !(disagreed_ && each.called))
+        throw Failed(name(rank) + ": " + (each.in.ended() ? each.in.end() : each.out.error()));
+}
+
+bool Exchange::reduce() {
+    if (disagreed_ || reduced_ == layout_.pieces(own())) return false;
+    bool moved = false;
+    for (; reduced_ < layout_.pieces(own()); ++reduced_, moved = true) {
+        for (int r = 0; r < ranks_; ++r) {
+            if (r == rank_) continue;
+            if (has(layout_.contributing, r) && peer(r).contributions <= reduced_) return moved;
+            if (layout_.in_place && peer(r).contributions_sent <= reduced_) return moved;
+        }
+        if (!is_direct()) reduce_piece(reduced_);
+    }
+    return moved;
+}
+
+void Exchange::reduce_piece(std::size_t piece) {
+    const std::size_t bytes = layout_.bytes_of(own(), piece), blocks = blocks_in(bytes);
+    const std::size_t whole = bytes / kBlockBytes, rest = bytes % kBlockBytes;
+    const std::byte* const mine = own().contribution + piece * layout_.piece_bytes();
+    std::byte* const out = own().result + piece * layout_.piece_bytes();
+    std::uint8_t* const some = &present_[piece * layout_.piece_blocks];
+    Elements elements;
+    Flags present;
+    // In order of the ranks that are stood for: all own ones, and what stands for those of others.
+    std::uint64_t firsts = 0;
+    std::size_t count = 0;
+    for (int r = 0; r < ranks_; ++r) {
+        const auto terms = static_cast<std::size_t>(layout_.sources_of(r));
+        Landing* const landed =
+            r == rank_ ? own_terms(mine, blocks) : peer(r).landings[piece % kPiecesAhead].get();
+        firsts |= (landed ? 1 : ~std::uint64_t{0} >> (64 - terms)) << count;
+        for (std::size_t k = 0; k < terms; ++k, ++count) {
+            const std::byte* const source = mine + k * layout_.apart;
+            std::uint8_t* const flags = &flags_[k * blocks];
+            if (landed) {
+                elements[count] = landed->elements.data() + k * layout_.piece_bytes();
+                present[count] = &landed->present[k * blocks];
+                continue;
+            }
+            if (scanned_)
+                find_present(source, bytes, flags);
+            else
+                std::memset(flags, 1, blocks);
+            elements[count] = source;
+            present[count] = flags;
+        }
+    }
+    if (of_hosts()) {
+        reduction_->reduce_terms(blocks, elements.data(), present.data(), firsts, out, some);
+    } else {
+        reduction_->reduce(whole, elements.data(), present.data(), out, some);
+        if (rest) reduce_last(whole, rest, mine, elements, present, out, some);
+    }
+    if (out != mine) clear_absent(some, bytes, out);
+    for (int r = 0; r < ranks_; ++r)
+        if (r != rank_) pool_.give_back(std::move(peer(r).landings[piece % kPiecesAhead]));
+}
+
+// The terms of the own sources, where not they themselves are reduced.
+Landing* Exchange::own_terms(const std::byte* from, std::size_t blocks) {
+    if (!terms_ || !terms_->rounded()) return nullptr;
+    if (!own_) own_ = pool_.take();
+    make_terms(from, blocks, *own_);
+    return own_.get();
+}
+
+void Exchange::make_terms(const std::byte* from, std::size_t blocks, Landing& to) const {
+    std::array<const std::byte*, arithmetic::kMaxRanks> sources;
+    for (int s = 0; s < layout_.sources_of(rank_); ++s)
+        sources[static_cast<std::size_t>(s)] = from + static_cast<std::size_t>(s) * layout_.apart;
+    terms_->make(blocks, sources.data(), scanned_, to.elements.data(), layout_.piece_bytes(),
+                 to.present.data());
+}
+
+// Reduces the last block of a tensor, of `rest` bytes: the own one is not to be read beyond its
+// end.
+void Exchange::reduce_last(std::size_t whole, std::size_t rest, const std::byte* mine,
+                           Elements& elements, Flags& present, std::byte* out,
+                           std::uint8_t* some) const {
+    alignas(64) std::array<std::byte, kBlockBytes> last{}, sum;
+    const std::size_t at = whole * kBlockBytes;
+    std::memcpy(last.data(), mine + at, rest);
+    for (int r = 0; r < ranks_; ++r) {
+        const auto i = static_cast<std::size_t>(r);
+        elements[i] = r == rank_ ? last.data() : static_cast<const std::byte*>(elements[i]) + at;
+        present[i] += whole;
+    }
+    reduction_->reduce(1, elements.data(), present.data(), sum.data(), some + whole);
+    if (some[whole]) std::memcpy(out + at, sum.data(), rest);
+}
+
+}  // namespace afflux::streams

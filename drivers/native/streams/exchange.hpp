@@ -1,0 +1,143 @@
+// One operation after the other among ranks that have streams to each other.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/terms.hpp"
+#include "streams/incoming.hpp"
+#include "streams/landing.hpp"
+#include "streams/layout.hpp"
+#include "streams/outgoing.hpp"
+
+namespace afflux::streams {
+
+// The calls of all ranks travel in front of their data, so an operation takes no round trip of its
+// own, and no rank finishes one before it has compared all calls. Therefore a peer is at most one
+// operation ahead: its next message waits in the kernel.
+//
+// A piece is reduced when all contributions to it have come, in order of the pieces; a result also
+// tells that a contribution's memory is free again. A rank reads from a peer unless the next
+// message is a contribution too far ahead. That waits for no stream: the owner then has the peer's
+// contributions to earlier pieces, and reads those of all others.
+class Exchange {
+  public:
+    // The sockets by rank, without blocking; the own one is -1. They stay the caller's. `names`:
+    // the ranks' numbers in messages.
+    Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names);
+
+    // Begins the operation `operation`, with this lane's part of the layout. `terms` makes those of
+    // a rank that stands for several.
+    void begin(const Layout& layout, const Reduction* reduction, const Terms* terms,
+               const Signature& signature, std::uint64_t operation);
+    // Does what can be done without waiting. Returns whether it was anything.
+    // Throws Failed if a peer has ended or says that it has given up.
+    bool progress();
+    bool over() const;
+    // Whether ranks have called something else, and all calls are known.
+    bool disagreed() const { return disagreed_ && calls_ == peers() && calls_sent(); }
+    void end() { active_ = false; }
+
+    // Whether data from a peer would be read, or sent to it, if the kernel had them or room.
+    bool wants_input(int rank) const;
+    bool wants_output(int rank) const;
+
+    // Tells each peer why this rank gives up, unless a message is on its way.
+    void send_failure(const std::string& text);
+
+    const Signature& signature(int rank) const { return peer(rank).signature; }
+    // Ranks for whose data the operation waits; any thread.
+    Ranks missing() const { return missing_.load(std::memory_order_relaxed); }
+    Ranks ended() const { return ended_.load(std::memory_order_relaxed); }
+    const BlockCounts& blocks() const { return blocks_; }
+    std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+  private:
+    struct Peer {
+        explicit Peer(int socket) : in(socket), out(socket) {}
+
+        Incoming in;
+        Outgoing out;
+        bool called = false, call_queued = false;
+        bool placed = false;  // of the present message, its last part
+        bool bitmap_is_next = false;
+        Signature signature{};
+        std::array<std::byte, kFailureBytes> failure;
+        // Pieces: of the peer's contributions that are here, of its results that are here, and of
+        // this rank's that are on their way or have left.
+        std::size_t contributions = 0, results = 0;
+        std::size_t contributions_queued = 0, contributions_sent = 0;
+        std::size_t results_queued = 0;
+        std::array<std::unique_ptr<Landing>, kPiecesAhead> landings;
+        std::array<std::byte, kBitmapBytes> bitmap;
+        // Terms on their way, and whether their blocks are there; of each message of a batch.
+        std::array<std::unique_ptr<Landing>, Outgoing::kMessages> terms;
+        std::size_t terms_used = 0;
+    };
+
+    int peers() const { return ranks_ - 1; }
+    Peer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
+    const Part& part(int rank) const { return layout_.parts[static_cast<std::size_t>(rank)]; }
+    const Part& own() const { return part(rank_); }
+    bool calls_sent() const;
+    // Pieces that a peer still has to send and to get.
+    std::size_t contributions_from(int rank) const;
+    std::size_t results_from(int rank) const;
+    std::size_t contributions_to(int rank) const;
+    std::size_t results_to(int rank) const;
+    bool is_direct() const { return layout_.contributing && !reduction_; }
+    bool of_hosts() const { return !layout_.sources.empty(); }
+
+    bool send(int rank);
+    void compose(int rank);
+    bool add_contribution(Peer& to, const Part& part, std::size_t piece);
+    bool add_terms(Peer& to, const Head& head, const std::byte* from, std::size_t bytes);
+    bool add_piece(Peer& to, Head head, const std::byte* from, std::size_t bytes,
+                   const std::uint8_t* present, std::size_t terms = 1);
+    bool receive(int rank);
+    bool place(int rank);
+    void place_blocks(int rank);
+    void arrived(int rank);
+    bool is_ahead(const Peer& from) const;
+    Landing* landing(int rank);
+    bool reduce();
+    using Elements = std::array<const void*, arithmetic::kMaxRanks>;
+    using Flags = std::array<const std::uint8_t*, arithmetic::kMaxRanks>;
+    void reduce_piece(std::size_t piece);
+    Landing* own_terms(const std::byte* from, std::size_t blocks);
+    void make_terms(const std::byte* from, std::size_t blocks, Landing& to) const;
+    void reduce_last(std::size_t whole, std::size_t rest, const std::byte* mine, Elements& elements,
+                     Flags& present, std::byte* out, std::uint8_t* some) const;
+    void look_for_end(int rank);
+    std::string name(int rank) const;
+    [[noreturn]] void broken(int rank, const char* what) const;
+
+    const int rank_, ranks_;
+    const std::vector<int> names_;
+    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; the own one is null
+    LandingPool pool_;
+    std::unique_ptr<Landing> own_;  // terms of the own sources
+
+    bool active_ = false;
+    std::uint32_t operation_ = 0;
+    Signature own_signature_{};
+    Layout layout_;
+    const Reduction* reduction_ = nullptr;
+    const Terms* terms_ = nullptr;
+    bool scanned_ = false;
+    int calls_ = 0;
+    bool disagreed_ = false;
+    std::size_t reduced_ = 0;            // own pieces whose results are there
+    std::vector<std::uint8_t> present_;  // blocks of the own part's results
+    std::vector<std::uint8_t> flags_;    // of one piece
+    BlockCounts blocks_;
+    std::uint64_t bytes_sent_ = 0;
+    std::atomic<Ranks> missing_{0}, ended_{0};
+};
+
+}  // namespace afflux::streams

@@ -1,0 +1,182 @@
+// Messages that come.
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "collectives/errors.hpp"
+#include "streams/exchange.hpp"
+#include "streams/piece.hpp"
+
+namespace afflux::streams {
+namespace {
+
+// Messages of one peer in a row, so that none keeps the others waiting.
+constexpr int kBurst = 8;
+
+}  // namespace
+
+std::string Exchange::name(int rank) const {
+    return "rank " + std::to_string(names_[static_cast<std::size_t>(rank)]);
+}
+
+void Exchange::broken(int rank, const char* what) const {
+    throw Failed(name(rank) + " sent " + what);
+}
+
+// Whether the message whose head is here has to wait.
+bool Exchange::is_ahead(const Peer& from) const {
+    const Head& head = from.in.head();
+    if (head.kind == Kind::Failure) return false;
+    if (!active_ || head.operation != operation_) return true;
+    if (head.kind != Kind::Contribution || disagreed_ || is_direct()) return false;
+    return head.piece >= reduced_ + kPiecesAhead;
+}
+
+bool Exchange::receive(int rank) {
+    Peer& from = peer(rank);
+    bool moved = false;
+    for (int messages = 0; messages < kBurst;) {
+        if (!from.in.has_head()) {
+            if (from.in.ended() || !from.in.read()) return moved;
+            moved = true;
+        } else if (!from.in.part_is_here()) {
+            if (from.in.ended() || !from.in.read()) return moved;
+            moved = true;
+        } else if (from.bitmap_is_next) {
+            from.bitmap_is_next = false;
+            place_blocks(rank);
+        } else if (!from.placed) {
+            if (!place(rank)) return moved;
+            from.placed = true;
+        } else {
+            from.placed = false;
+            arrived(rank);
+            from.in.next();
+            moved = true;
+            ++messages;
+        }
+    }
+    return moved;
+}
+
+// Finds the place of a payload. Returns false if it has to wait.
+bool Exchange::place(int rank) {
+    Peer& from = peer(rank);
+    if (is_ahead(from)) {
+        const std::uint32_t ahead = from.in.head().operation - operation_;
+        if (active_ && ahead > 1) broken(rank, "a message of an operation that is over");
+        return false;
+    }
+    const Head& head = from.in.head();
+    switch (head.kind) {
+        case Kind::Call:
+            if (head.payload != sizeof(Signature) || from.called) broken(rank, "no valid call");
+            from.in.place(&from.signature, sizeof(Signature));
+            return true;
+        case Kind::Failure:
+            if (head.payload > kFailureBytes || head.payload < sizeof(Ranks))
+                broken(rank, "no valid reason");
+            from.in.place(from.failure.data(), head.payload);
+            return true;
+        case Kind::Contribution:
+        case Kind::Result:
+            break;
+        default:
+            broken(rank, "a message of no known kind");
+    }
+    if (head.payload > kPieceBytes + kBitmapBytes) broken(rank, "too long a piece");
+    if (!from.called) broken(rank, "a piece in front of its call");
+    if (disagreed_) {
+        from.in.skip(head.payload);
+        return true;
+    }
+    const bool result = head.kind == Kind::Result;
+    if (head.piece != (result ? from.results : from.contributions) ||
+        head.piece >= (result ? results_from(rank) : contributions_from(rank)))
+        broken(rank, "a piece that does not come next");
+    if (!head.bitmaps) {
+        place_blocks(rank);
+        return true;
+    }
+    const bool terms = !result && of_hosts();
+    if (head.bitmaps > (terms ? layout_.sources_of(rank) : scanned_ ? 1 : 0))
+        broken(rank, "more bitmaps than a piece has");
+    const std::size_t bytes = layout_.bytes_of(result ? part(rank) : own(), head.piece);
+    const std::size_t bitmaps = head.bitmaps * ((blocks_in(bytes) + 7) / 8);
+    if (head.payload < bitmaps) broken(rank, "a piece without its bitmap");
+    from.in.place(from.bitmap.data(), bitmaps);
+    from.bitmap_is_next = true;
+    return true;
+}
+
+// Where the present piece waits to be reduced; null if it is in its place.
+Landing* Exchange::landing(int rank) {
+    Peer& from = peer(rank);
+    if (from.in.head().kind == Kind::Result || is_direct()) return nullptr;
+    auto& one = from.landings[from.in.head().piece % kPiecesAhead];
+    if (!one) one = pool_.take();
+    return one.get();
+}
+
+void Exchange::place_blocks(int rank) {
+    Peer& from = peer(rank);
+    const Head& head = from.in.head();
+    const Part& whose = head.kind == Kind::Result ? part(rank) : own();
+    const std::size_t bytes = layout_.bytes_of(whose, head.piece), blocks = blocks_in(bytes);
+    Landing* const waits = landing(rank);
+    std::byte* const to =
+        waits ? waits->elements.data() : whose.result + head.piece * layout_.piece_bytes();
+    std::uint8_t* const flags = waits ? waits->present.data() : flags_.data();
+    // Terms that do not travel are none.
+    const auto terms = static_cast<std::size_t>(waits ? layout_.sources_of(rank) : 1);
+    std::memset(flags, 0, terms * blocks);
+    // A short last block of a contribution is reduced as a whole one.
+    if (waits && bytes % kBlockBytes) std::memset(to + bytes, 0, blocks * kBlockBytes - bytes);
+    if (!head.bitmaps) {
+        if (head.payload != bytes) broken(rank, "a piece of another length");
+        std::memset(flags, 1, blocks);
+        from.in.place(to, bytes);
+        return;
+    }
+    std::array<iovec, kPieceBlocks / 2 + arithmetic::kMaxRanks> runs;
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < head.bitmaps; ++k) {
+        const std::byte* const bitmap = from.bitmap.data() + k * ((blocks + 7) / 8);
+        for (std::size_t b = 0; b < blocks; ++b)
+            flags[k * blocks + b] = static_cast<std::uint8_t>(bitmap[b / 8] >> (b % 8)) & 1;
+        for_present(flags + k * blocks, bytes, [&](std::size_t at, std::size_t run) {
+            runs[count++] = {to + k * layout_.piece_bytes() + at, run};
+        });
+    }
+    from.in.place({runs.data(), count});
+    if (from.in.unplaced()) broken(rank, "a piece of another length");
+    // Blocks of a result that do not travel are zeros at all ranks: here too, if it is in place.
+    if (!waits && of_hosts()) clear_absent(flags, bytes, to);
+}
+
+void Exchange::arrived(int rank) {
+    Peer& from = peer(rank);
+    switch (from.in.head().kind) {
+        case Kind::Call:
+            from.called = true;
+            ++calls_;
+            disagreed_ = disagreed_ || !(from.signature == own_signature_);
+            break;
+        case Kind::Contribution:
+            ++from.contributions;
+            break;
+        case Kind::Result:
+            ++from.results;
+            break;
+        case Kind::Failure: {
+            Ranks ended;
+            std::memcpy(&ended, from.failure.data(), sizeof ended);
+            ended_.fetch_or(ended, std::memory_order_relaxed);
+            throw Failed(
+                std::string(reinterpret_cast<const char*>(from.failure.data()) + sizeof ended,
+                            from.in.head().payload - sizeof ended));
+        }
+    }
+}
+
+}  // namespace afflux::streams

@@ -1,0 +1,142 @@
+// Messages that leave.
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "streams/exchange.hpp"
+#include "streams/piece.hpp"
+
+namespace afflux::streams {
+namespace {
+
+void to_bitmap(const std::uint8_t* present, std::size_t blocks, std::byte* bitmap) {
+    std::memset(bitmap, 0, (blocks + 7) / 8);
+    for (std::size_t b = 0; b < blocks; ++b)
+        bitmap[b / 8] |= static_cast<std::byte>((present[b] != 0) << (b % 8));
+}
+
+}  // namespace
+
+bool Exchange::send(int rank) {
+    Peer& to = peer(rank);
+    bool moved = false;
+    for (int batch = 0; batch < 2 && to.out.error().empty(); ++batch) {
+        if (to.out.empty()) compose(rank);
+        if (to.out.empty()) break;
+        moved |= to.out.flush();
+        if (!to.out.empty()) break;
+        to.contributions_sent = to.contributions_queued;
+        to.terms_used = 0;
+    }
+    return moved;
+}
+
+void Exchange::compose(int rank) {
+    Peer& to = peer(rank);
+    if (!active_) return;
+    if (!to.call_queued) {
+        const std::span<const Signature, 1> whole(&own_signature_, 1);
+        to.out.add({0, operation_, 0, Kind::Call, 0, 0}, std::as_bytes(whole), {});
+        to.call_queued = true;
+    }
+    if (disagreed_) return;
+    // Results first: others wait for them, and they let peers send more.
+    while (to.results_queued < std::min(reduced_, results_to(rank))) {
+        const std::size_t piece = to.results_queued;
+        const Head head{0, operation_, static_cast<std::uint32_t>(piece), Kind::Result, 0, 0};
+        if (!add_piece(to, head, own().result + piece * layout_.piece_bytes(),
+                       layout_.bytes_of(own(), piece),
+                       scanned_ ? &present_[piece * layout_.piece_blocks] : nullptr))
+            return;
+        ++to.results_queued;
+    }
+    const std::size_t last = contributions_to(rank);
+    const bool answers = has(layout_.receiving, rank_);
+    while (to.contributions_queued < last &&
+           (!answers || to.contributions_queued < to.results + kPiecesAhead)) {
+        if (!add_contribution(to, part(rank), to.contributions_queued)) return;
+        ++to.contributions_queued;
+    }
+}
+
+bool Exchange::add_contribution(Peer& to, const Part& part, std::size_t piece) {
+    if (!to.out.takes(1)) return false;
+    const std::size_t bytes = layout_.bytes_of(part, piece);
+    const std::byte* const from = part.contribution + piece * layout_.piece_bytes();
+    const Head head{0, operation_, static_cast<std::uint32_t>(piece), Kind::Contribution, 0, 0};
+    if (of_hosts()) return add_terms(to, head, from, bytes);
+    if (!scanned_) return add_piece(to, head, from, bytes, nullptr);
+    const std::size_t found = find_present(from, bytes, flags_.data());
+    if (!add_piece(to, head, from, bytes, flags_.data())) return false;
+    blocks_.add(found, blocks_in(bytes));
+    return true;
+}
+
+// Adds what stands for all sources.
+bool Exchange::add_terms(Peer& to, const Head& head, const std::byte* from, std::size_t bytes) {
+    const auto count = static_cast<std::size_t>(layout_.sources_of(rank_));
+    const std::size_t blocks = blocks_in(bytes);
+    // As many runs as there can be.
+    if (!to.out.takes(count * (blocks / 2 + 1))) return false;
+    auto& room = to.terms[to.terms_used];
+    if (!room) room = pool_.take();
+    make_terms(from, blocks, *room);
+    std::size_t terms = count;
+    const auto has_any = [&](std::size_t k) {
+        return std::memchr(&room->present[k * blocks], 1, blocks) != nullptr;
+    };
+    while (terms > 1 && !has_any(terms - 1)) --terms;
+    add_piece(to, head, room->elements.data(), bytes, room->present.data(), terms);
+    ++to.terms_used;
+    blocks_.add(static_cast<std::size_t>(
+                    std::count(room->present.data(), room->present.data() + blocks, 1)),
+                blocks);
+    return true;
+}
+
+// Adds a piece to the batch if there is room. `present`: its blocks that have to travel, of each
+// term; null: all.
+bool Exchange::add_piece(Peer& to, Head head, const std::byte* from, std::size_t bytes,
+                         const std::uint8_t* present, std::size_t terms) {
+    const auto base = const_cast<std::byte*>(from);
+    const std::size_t blocks = blocks_in(bytes);
+    if (!present || (terms == 1 && !std::memchr(present, 0, blocks))) {
+        const iovec whole{base, bytes};
+        if (!to.out.takes(1)) return false;
+        to.out.add(head, {}, {&whole, 1});
+        bytes_sent_ += bytes;
+        return true;
+    }
+    std::array<iovec, kPieceBlocks / 2 + arithmetic::kMaxRanks> runs;
+    std::array<std::byte, kBitmapBytes> bitmaps;
+    const std::size_t bitmap = (blocks + 7) / 8;
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < terms; ++k) {
+        const std::uint8_t* const flags = present + k * blocks;
+        for_present(flags, bytes, [&](std::size_t at, std::size_t run) {
+            runs[count++] = {base + k * layout_.piece_bytes() + at, run};
+            bytes_sent_ += run;
+        });
+        to_bitmap(flags, blocks, bitmaps.data() + k * bitmap);
+    }
+    if (!to.out.takes(count)) return false;
+    head.bitmaps = static_cast<std::uint8_t>(terms);
+    to.out.add(head, {bitmaps.data(), terms * bitmap}, {runs.data(), count});
+    return true;
+}
+
+void Exchange::send_failure(const std::string& text) {
+    const Ranks ended = this->ended();
+    const std::size_t length = std::min(text.size(), kFailureBytes - sizeof ended);
+    std::array<std::byte, kFailureBytes> payload;
+    std::memcpy(payload.data(), &ended, sizeof ended);
+    std::memcpy(payload.data() + sizeof ended, text.data(), length);
+    for (const auto& each : peers_) {
+        if (!each || !each->out.empty() || !each->out.error().empty()) continue;
+        each->out.add({0, operation_, 0, Kind::Failure, 0, 0},
+                      {payload.data(), sizeof ended + length}, {});
+        each->out.flush();
+    }
+}
+
+}  // namespace afflux::streams

@@ -1,0 +1,121 @@
+#include "streams/layout.hpp"
+
+#include <algorithm>
+
+namespace afflux::streams {
+namespace {
+
+// The bytes that a link carries while a message is on its way: 50 us of 10 Gbit/s. With fewer than
+// these more bytes, one hop is sooner than two.
+constexpr std::size_t kOneWayBytes = std::size_t{64} << 10;
+// A larger tensor is not sent N - 1 times by the root of a broadcast.
+constexpr std::size_t kDirectBytes = std::size_t{64} << 10;
+
+Ranks all_of(int ranks) {
+    return ~Ranks{0} >> (64 - ranks);
+}
+
+// A share of the tensor for each rank, in whole blocks.
+void share_out(std::byte* tensor, std::size_t bytes, int ranks, Layout& layout) {
+    const std::size_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+    for (int r = 0; r < ranks; ++r) {
+        const Share share = share_of(blocks, r, ranks);
+        const std::size_t first = share.first * kBlockBytes;
+        std::byte* const here = tensor ? tensor + first : nullptr;
+        layout.parts[static_cast<std::size_t>(r)] = {
+            std::min(share.last * kBlockBytes, bytes) - std::min(first, bytes), here, here};
+    }
+}
+
+}  // namespace
+
+bool takes_one_hop(std::size_t bytes, int ranks, int terms) {
+    const auto n = static_cast<std::size_t>(ranks), each = static_cast<std::size_t>(terms);
+    // One hop sends (N - 1) times each tensor's terms; two send (N - 1) / N of them, and of
+    // results.
+    const std::size_t more = each * n - each - 1;
+    return n == 1 || bytes / n * (n - 1) * more <= kOneWayBytes;
+}
+
+Layout layout_of(const Call& call, int ranks) {
+    Layout layout;
+    const std::size_t bytes = call.bytes();
+    switch (call.what) {
+        case Collective::AllReduce:
+            layout.contributing = all_of(ranks);
+            if (takes_one_hop(bytes, ranks, 1)) {
+                for (int r = 0; r < ranks; ++r)
+                    layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
+                layout.in_place = ranks > 1;
+            } else {
+                share_out(call.tensor, bytes, ranks, layout);
+                layout.receiving = layout.contributing;
+            }
+            break;
+        case Collective::ReduceScatter:
+            layout.contributing = all_of(ranks);
+            for (int r = 0; r < ranks; ++r)
+                layout.parts[static_cast<std::size_t>(r)] = {
+                    bytes, call.inputs[static_cast<std::size_t>(r)], call.tensor};
+            break;
+        case Collective::AllGather:
+            layout.receiving = all_of(ranks);
+            for (int r = 0; r < ranks; ++r)
+                layout.parts[static_cast<std::size_t>(r)] = {
+                    bytes, nullptr, call.outputs[static_cast<std::size_t>(r)]};
+            break;
+        case Collective::Broadcast:
+            layout.receiving = all_of(ranks) & ~(Ranks{1} << call.root);
+            if (bytes <= kDirectBytes || ranks <= 2) {
+                layout.parts[static_cast<std::size_t>(call.root)] = {bytes, call.tensor,
+                                                                     call.tensor};
+            } else {
+                share_out(call.tensor, bytes, ranks, layout);
+                layout.contributing = Ranks{1} << call.root;
+            }
+            break;
+        case Collective::Barrier:
+            break;
+    }
+    return layout;
+}
+
+Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
+                       std::size_t bytes, const std::vector<int>& sources) {
+    Layout layout;
+    const auto ranks = static_cast<int>(sources.size());
+    layout.sources = sources;
+    layout.apart = apart;
+    layout.piece_blocks = kPieceBlocks / static_cast<std::size_t>(std::ranges::max(sources));
+    layout.contributing = all_of(ranks);
+    // Sums of several floats are two, as a rule.
+    if (takes_one_hop(bytes, ranks, std::min(2, std::ranges::max(sources)))) {
+        for (int r = 0; r < ranks; ++r)
+            layout.parts[static_cast<std::size_t>(r)] = {bytes, own, result};
+        return layout;
+    }
+    layout.receiving = layout.contributing;
+    share_out(result, bytes, ranks, layout);
+    for (int r = 0; r < ranks; ++r) {
+        Part& part = layout.parts[static_cast<std::size_t>(r)];
+        part.contribution = own + (part.result - result);
+    }
+    return layout;
+}
+
+Layout cut(const Layout& whole, int ranks, int lane, int lanes) {
+    Layout layout = whole;
+    if (lanes == 1) return layout;
+    for (int r = 0; r < ranks; ++r) {
+        Part& part = layout.parts[static_cast<std::size_t>(r)];
+        const std::size_t blocks = (part.bytes + kBlockBytes - 1) / kBlockBytes;
+        const Share share = share_of(blocks, lane, lanes);
+        const std::size_t first = std::min(share.first * kBlockBytes, part.bytes);
+        part.bytes = std::min(share.last * kBlockBytes, part.bytes) - first;
+        if (part.contribution) part.contribution += first;
+        if (part.result) part.result += first;
+    }
+    return layout;
+}
+
+}  // namespace afflux::streams

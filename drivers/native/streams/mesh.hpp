@@ -1,0 +1,118 @@
+// Collectives among ranks that have a stream to each other.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/call.hpp"
+#include "collectives/group.hpp"
+#include "streams/driver.hpp"
+#include "streams/exchange.hpp"
+#include "streams/lane_thread.hpp"
+#include "streams/own_sockets.hpp"
+#include "streams/wake.hpp"
+
+namespace afflux::streams {
+
+// Counts of this rank since the group was made.
+struct Statistics {
+    std::uint64_t operations;
+    std::array<std::uint64_t, kCollectives> collectives;  // operations by Collective
+    std::uint64_t bytes;       // of the tensors, of the larger side where there are two
+    std::uint64_t bytes_sent;  // of them, to other ranks
+    std::uint64_t blocks_present, blocks_total;  // of those that were scanned to be sent
+    std::uint64_t waits, sleeps;
+};
+
+// One rank's end of a group. Between each two ranks there are as many streams as there are lanes,
+// each of which carries a share of every larger tensor. The thread that calls `advance` does all
+// the work, with others beside it if there are to be more, each with lanes of its own.
+class Mesh final : public Group {
+  public:
+    // The sockets by lane, then by rank: connected streams, without blocking, and -1 for the own
+    // one. They are the group's from now on. `names`: the ranks' numbers in messages, in order.
+    // There are at most as many threads as lanes.
+    Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
+         int threads = 1);
+    // Closes the sockets, so that operations that wait for the rank fail.
+    ~Mesh() override;
+
+    int rank() const override { return rank_; }
+    int ranks() const override { return static_cast<int>(names_.size()); }
+
+    // Sends what the kernel takes at once.
+    std::uint64_t begin(const Request& request) override;
+    // Begins an operation of ranks that stand for several each; `advance` ends it. The reduction is
+    // of all that are stood for, the terms of those that this rank stands for.
+    void begin_piece(const Layout& layout, std::size_t bytes, const Reduction& reduction,
+                     const Terms& terms, const Signature& signature);
+    bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0) override;
+    std::uint64_t in_progress() const override;
+
+    std::vector<std::uint64_t> fingerprints() const override;
+    std::vector<std::uint64_t> histories() const override;
+    std::vector<int> differing() const override;
+    std::vector<int> missing() const override;
+    // Ranks whose connection has ended. Any thread.
+    std::vector<int> ended() const override;
+    void fail(const std::string& text) override;
+    std::string failure() const override;
+
+    Statistics statistics() const;
+
+  private:
+    void check_usable() const;
+    void check_failure();
+    void set_failure(const std::string& text);
+    void give_up();
+    std::vector<int> differing_now() const;
+    bool run(Clock::time_point deadline);
+    void pause();
+    void separate();
+    void start(const Layout& layout, std::size_t bytes, const Reduction* reduction,
+               const Terms* terms);
+    int socket(std::size_t lane, int rank) const;
+    void finish();
+
+    const int rank_;
+    const OwnSockets sockets_;
+    const std::vector<int> names_;
+    const pid_t process_;
+    const Wake wake_;  // ends a wait of the calling thread
+    WaitCounts waits_;
+    mutable std::mutex mutex_;  // of begin and advance
+    Caller caller_;
+    std::vector<std::unique_ptr<Exchange>> lanes_;
+    std::size_t used_ = 0;  // those that carry the operation in progress, the first ones
+    std::optional<Driver> driver_;
+    std::vector<std::unique_ptr<LaneThread>> threads_;
+    // A call's input or output, where its tensors overlap in another way than in place.
+    std::vector<std::byte> spare_;
+    std::byte* requested_ = nullptr;
+    Call call_{};
+    Signature own_{};
+    bool active_ = false, broken_ = false;
+    std::uint64_t operation_ = 0;  // those that are over
+
+    mutable std::mutex failure_mutex_;
+    std::string failure_;
+    std::atomic<bool> failing_{false};
+
+    struct Counters {
+        std::atomic<std::uint64_t> operations{0}, bytes{0}, bytes_sent{0};
+        std::atomic<std::uint64_t> blocks_present{0}, blocks_total{0};
+        std::array<std::atomic<std::uint64_t>, kCollectives> collectives{};
+    } counters_;
+};
+
+}  // namespace afflux::streams

@@ -1,0 +1,143 @@
+// Random all-reduces and barriers on groups of threads that are several on each host, every byte of
+// every result compared:
+//
+//     hosts_collectives_test [first seed] [groups]
+//
+// The same seed makes the same group.
+#include <cstdio>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+#include "hosts/group.hpp"
+#include "tests/collectives_program.hpp"
+#include "tests/shared_ranks.hpp"
+#include "tests/streams_ranks.hpp"
+
+namespace {
+
+using namespace afflux;
+using namespace afflux::tests;
+
+constexpr Collective kKinds[] = {Collective::AllReduce, Collective::AllReduce,
+                                 Collective::AllReduce, Collective::Barrier};
+
+// The memory and the streams of a group.
+class Setup {
+  public:
+    Setup(const std::vector<int>& sizes, std::size_t lanes) {
+        for (std::size_t h = 0; h < sizes.size(); ++h) {
+            places_.hosts.emplace_back();
+            for (int i = 0; i < sizes[h]; ++i) {
+                places_.hosts[h].push_back(static_cast<int>(where_.size()));
+                where_.emplace_back(static_cast<int>(h), i);
+            }
+            segments_.push_back(sizes[h] > 1 ? make_segment(sizes[h]) : nullptr);
+        }
+        for (int i = 0; i < places_.rails(); ++i) {
+            auto& rail = rails_.emplace_back();
+            for (std::size_t lane = 0; lane < lanes; ++lane)
+                rail.push_back(make_streams(static_cast<int>(sizes.size())));
+        }
+    }
+
+    int ranks() const { return places_.ranks(); }
+
+    std::unique_ptr<hosts::Group> group(int rank, bool rounds = false) const {
+        hosts::Places own = places_;
+        std::tie(own.host, own.index) = where_[static_cast<std::size_t>(rank)];
+        const auto& segment = segments_[static_cast<std::size_t>(own.host)];
+        auto local = segment ? std::make_shared<shared::Group>(segment, own.index) : nullptr;
+        auto rail = own.index < own.rails()
+                        ? make_mesh(rails_[static_cast<std::size_t>(own.index)], own.host)
+                        : nullptr;
+        return std::make_unique<hosts::Group>(own, std::move(local), std::move(rail), rounds);
+    }
+
+  private:
+    hosts::Places places_;
+    std::vector<std::pair<int, int>> where_;  // host and index of each rank
+    std::vector<std::shared_ptr<shared::Segment>> segments_;
+    std::vector<std::vector<std::vector<std::vector<int>>>> rails_;  // by index and lane
+};
+
+void run_group(std::uint64_t seed, std::size_t operations) {
+    Random random(seed);
+    const std::vector<int> kSizes[] = {{2, 2}, {2, 2},    {1, 3}, {2, 1, 2},
+                                       {4, 4}, {3, 3, 3}, {8, 2}};
+    const Setup setup(kSizes[random() % 7], 1 + random() % 2);
+    const int ranks = setup.ranks();
+    const std::size_t stripe = std::size_t{32} << 10;
+    // Around one stage, around stripes, and within a few pieces.
+    const Edges kEdges[] = {{stripe, hosts::kStageBytes / 4}, {1024, 25600}, {stripe, 2 * stripe}};
+    const Program program(seed, ranks, operations, kEdges[random() % 3], random, kKinds);
+    in_threads(ranks, [&](int rank) {
+        const auto whole = setup.group(rank);
+        hosts::Group& group = *whole;
+        CHECK(group.rank() == rank && group.ranks() == ranks);
+        CHECK(program.run(group, static_cast<std::size_t>(rank)) == group.bytes());
+        CHECK(group.operations() == operations);
+    });
+}
+
+// Sums that are rounded in each host, and then once more; of averages the power of two comes off
+// before the first step.
+std::uint32_t expected_in_two_steps(const Case& given, const std::vector<int>& sizes,
+                                    const std::vector<std::uint32_t>& all) {
+    const auto ranks = static_cast<int>(all.size());
+    const bool average = given.op == arithmetic::Op::Avg;
+    sums::ExactSum sum({given.dtype});
+    std::size_t first = 0;
+    for (const int size : sizes) {
+        sums::ExactSum host({given.dtype, average ? sums::average_scale(ranks) : 0});
+        for (int i = 0; i < size; ++i) host.add(all[first++]);
+        sum.add(host.rounded());
+    }
+    std::uint32_t bits = sum.rounded();
+    if (average) {
+        // In blocks of so many elements.
+        std::array<std::uint32_t, 64> block{};
+        arithmetic::put_bits(given.dtype, block.data(), 0, bits);
+        sums::divide(given.dtype, ranks, 64, block.data());
+        bits = arithmetic::bits_at(given.dtype, block.data(), 0);
+    }
+    return bits;
+}
+
+void run_rounded(const std::vector<int>& sizes) {
+    std::size_t n = 0;
+    for (const int size : sizes) n += static_cast<std::size_t>(size);
+    for (const auto dtype :
+         {arithmetic::Dtype::Float32, arithmetic::Dtype::Float16, arithmetic::Dtype::Bfloat16})
+        for (const auto op : {arithmetic::Op::Sum, arithmetic::Op::Avg}) {
+            const Setup here(sizes, 1);
+            const Case given{dtype, op, 5000, 1, false};
+            std::vector<Bytes> tensors;
+            for (std::size_t r = 0; r < n; ++r) tensors.push_back(make_tensor(given, 77 + r));
+            Bytes right(given.bytes());
+            for (std::size_t i = 0; i < given.count; ++i) {
+                std::vector<std::uint32_t> all;
+                for (const Bytes& each : tensors)
+                    all.push_back(arithmetic::bits_at(dtype, each.data(), i));
+                arithmetic::put_bits(dtype, right.data(), i,
+                                     expected_in_two_steps(given, sizes, all));
+            }
+            CHECK(right != expected(given, tensors));
+            in_threads(here.ranks(), [&](int rank) {
+                const auto group = here.group(rank, true);
+                Bytes tensor = tensors[static_cast<std::size_t>(rank)];
+                all_reduce(*group, tensor.data(), given);
+                CHECK(tensor == right);
+            });
+        }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+    const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5;
+    for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 10);
+    for (const auto& sizes : {std::vector<int>{2, 2}, {3, 2, 1}, {4, 4}}) run_rounded(sizes);
+    std::printf("%llu groups\n", static_cast<unsigned long long>(groups));
+}

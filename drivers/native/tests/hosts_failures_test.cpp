@@ -1,0 +1,160 @@
+// A group of hosts with several ranks: one disagrees, gives up, leaves, is late, or was forked.
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "hosts/group.hpp"
+#include "tests/shared_ranks.hpp"
+#include "tests/streams_ranks.hpp"
+
+namespace {
+
+using namespace afflux;
+using namespace afflux::tests;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using collectives::Failed;
+using hosts::Group;
+
+// Two hosts with two ranks each, of which both are rails; and one more rank on the first host.
+struct Hosts {
+    Hosts() : places{{{0, 1, 2}, {3, 4}}, 0, 0} {
+        segments = {make_segment(3), make_segment(2)};
+        for (int i = 0; i < places.rails(); ++i) rails.push_back(make_streams(2));
+    }
+
+    std::unique_ptr<Group> group(int rank) const {
+        hosts::Places own = places;
+        own.host = rank < 3 ? 0 : 1;
+        own.index = rank < 3 ? rank : rank - 3;
+        auto local = std::make_shared<shared::Group>(segments[static_cast<std::size_t>(own.host)],
+                                                     own.index);
+        auto rail = own.index < own.rails()
+                        ? make_mesh(rails[static_cast<std::size_t>(own.index)], own.host)
+                        : nullptr;
+        return std::make_unique<Group>(own, std::move(local), std::move(rail));
+    }
+
+    hosts::Places places;
+    std::vector<std::shared_ptr<shared::Segment>> segments;
+    std::vector<std::vector<std::vector<int>>> rails;
+};
+
+constexpr int kRanks = 5;
+// Of one small stage, and of several.
+constexpr std::size_t kCounts[] = {100, 2'200'000};
+
+void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
+    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
+                     arithmetic::Op::Sum, fingerprint);
+}
+
+std::string text_of(Group& group) {
+    try {
+        finish(group);
+    } catch (const Failed& error) {
+        return error.what();
+    }
+    CHECK(false);
+}
+
+// Wherever the odd one is, all raise soon, and none has a sum.
+void test_disagreement() {
+    for (const std::size_t count : kCounts)
+        for (int odd = 0; odd < kRanks; ++odd) {
+            const Hosts all;
+            in_threads(kRanks, [&](int rank) {
+                const auto group = all.group(rank);
+                std::vector<float> tensor(count, 1.0f);
+                begin_sum(*group, tensor, rank == odd);
+                const auto start = Clock::now();
+                CHECK(!text_of(*group).empty());
+                CHECK(Clock::now() - start < 10s);
+                for (const float element : tensor) CHECK(element == 1.0f);
+                CHECK_THROWS(Failed, begin_sum(*group, tensor));
+            });
+        }
+}
+
+// All hear of a rank that gives up; of one that leaves all that wait for it.
+void test_giving_up() {
+    for (const std::size_t count : kCounts)
+        for (int odd = 0; odd < kRanks; ++odd)
+            for (const bool leaves : {false, true}) {
+                const Hosts all;
+                in_threads(kRanks, [&](int rank) {
+                    auto group = all.group(rank);
+                    std::vector<float> tensor(count, 1.0f);
+                    begin_sum(*group, tensor);
+                    finish(*group);
+                    CHECK(tensor[count - 1] == kRanks);
+                    if (rank == odd) {
+                        std::this_thread::sleep_for(20ms);
+                        if (leaves) {
+                            group = nullptr;
+                        } else {
+                            group->fail("enough");
+                            CHECK(group->failure().find("enough") != std::string::npos);
+                        }
+                        return;
+                    }
+                    begin_sum(*group, tensor);
+                    const auto start = Clock::now();
+                    CHECK(!text_of(*group).empty());
+                    CHECK(Clock::now() - start < 10s);
+                });
+            }
+}
+
+// The rank that is waited for is known, and when it comes the sum is right.
+void test_late_rank() {
+    for (const std::size_t count : kCounts)
+        for (int late = 0; late < kRanks; ++late) {
+            const Hosts all;
+            std::atomic<int> timed_out{0};
+            in_threads(kRanks, [&](int rank) {
+                const auto group = all.group(rank);
+                std::vector<float> tensor(count, 1.0f);
+                if (rank == late)
+                    while (timed_out < kRanks - 1) std::this_thread::yield();
+                begin_sum(*group, tensor);
+                if (rank != late) {
+                    CHECK(!group->advance(20ms));
+                    const std::vector<int> missing = group->missing();
+                    const bool near = (rank < 3) == (late < 3);
+                    // Another host knows no more than that its rails have not come.
+                    if (near) CHECK(missing == std::vector<int>{late});
+                    ++timed_out;
+                }
+                finish(*group);
+                for (const float element : tensor) CHECK(element == kRanks);
+            });
+        }
+}
+
+void test_fork() {
+    hosts::Places places{{{0}}, 0, 0};
+    Group group(places, nullptr, make_mesh(make_streams(1), 0));
+    std::vector<float> tensor(10, 1.0f);
+    const pid_t child = fork();
+    if (child == 0) {
+        CHECK_THROWS(Failed, begin_sum(group, tensor));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    begin_sum(group, tensor);
+    finish(group);
+    CHECK(tensor[9] == 1.0f);
+}
+
+}  // namespace
+
+int main() {
+    test_fork();  // before there are threads
+    test_disagreement();
+    test_giving_up();
+    test_late_rank();
+}
