@@ -87,6 +87,7 @@ def board_parameters(
         slots=slots,
         ports=ports,
         link_timeout=_LINK_TIMEOUT,
+        ram_output_register=1,
     )
     return BoardParameters(
         node=NodeParameters(

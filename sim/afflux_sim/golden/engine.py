@@ -5,11 +5,13 @@ fast. It sends at once whatever it has to send, so nothing is ever queued, disca
 """
 
 import struct
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
-from afflux_sim.golden.frame_checks import judge_frame, knows_opcode
+from afflux_sim.golden.frame_checks import judge_frame, knows_opcode, same_address
 from afflux_sim.golden.frames import (
     CONFLICT,
     COUNTERS,
@@ -24,6 +26,7 @@ from afflux_sim.golden.frames import (
     NUMBER_DTYPES,
     NUMBER_MAX,
     NUMBER_SUM,
+    PARTIAL_DTYPES,
     PROBE,
     REFUSED,
     RESULT,
@@ -53,8 +56,9 @@ class GoldenEngine(JobTable):
     Args:
         workers, lanes, jobs, slots: The engine's sizes: greatest N, greatest F, number of jobs,
             slots of all jobs.
-        numbers: Whether it knows the opcodes of docs/protocol_2.md.
-        window: Bits of a sum of numbers that a slot keeps, below 2**(E + 1 - bias). None: all.
+        partials: Dtypes of the partial sums that it takes.
+        windows: For each dtype, the bits of a sum of numbers that a slot keeps, below
+            2**(E + 1 - bias). Of dtypes without one, all.
         mac, address, port: The engine's own endpoint.
 
     Attributes:
@@ -68,14 +72,14 @@ class GoldenEngine(JobTable):
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
-        numbers: bool = False,
-        window: int | None = None,
+        partials: Collection[int] = frozenset(PARTIAL_DTYPES),
+        windows: Mapping[int, int] = MappingProxyType({}),
         mac: bytes,
         address: str,
         port: int,
     ) -> None:
         super().__init__(workers=workers, lanes=lanes, jobs=jobs, slots=slots)
-        self.numbers, self.window = numbers, window
+        self.windows, self.partials = windows, partials
         self.endpoint = Endpoint(mac, address, port)
         self.counters = dict.fromkeys(COUNTERS, 0)
 
@@ -126,7 +130,7 @@ class GoldenEngine(JobTable):
             return "mac_error", []
         parent_ports = [self._parent_port(job) for job in range(len(self.jobs))]
         wrong = judge_frame(
-            frame, self.endpoint, parent_ports, lanes=self.lanes, numbers=self.numbers
+            frame, self.endpoint, parent_ports, lanes=self.lanes, partials=self.partials
         )
         if wrong is not None:
             return wrong, []
@@ -143,7 +147,7 @@ class GoldenEngine(JobTable):
         """Judge a frame to the engine's own port: section 5.2 from `bad_type` on."""
         header = parse_header(frame)
         if header.type not in (DATA, PROBE, JOIN, CONFLICT) or not knows_opcode(
-            header, numbers=self.numbers
+            header, partials=self.partials
         ):
             return "bad_type", []
         packet = parse_packet(frame)
@@ -169,8 +173,6 @@ class GoldenEngine(JobTable):
             words: tuple[int, ...] = (job.workers, job.lanes, len(job.slots), job.credit)
             if job.group is not None:
                 words += (*job.group.words, job.group_key & 0xFFFFFFFF, job.group_key >> 32)
-            if self.numbers:
-                words += (0,) * (8 - len(words)) + (1,)
             return "joins", self._answer(frame, JOINED, words)
 
         joined = job.joined.get(packet.worker)
@@ -188,9 +190,7 @@ class GoldenEngine(JobTable):
     def _judge_from_parent(self, number: int, frame: bytes) -> tuple[str, list[bytes]]:
         """Judge a frame to the parent port of job `number`: section 5.6, "Down"."""
         header = parse_header(frame)
-        if header.type not in (RESULT, CONFLICT, JOINED) or not knows_opcode(
-            header, numbers=self.numbers, from_parent=True
-        ):
+        if header.type not in (RESULT, CONFLICT, JOINED) or not knows_opcode(header, partials=()):
             return "bad_type", []
         packet = parse_packet(frame)
         job = self.jobs[number]
@@ -344,7 +344,7 @@ class GoldenEngine(JobTable):
                     workers=job.workers,
                     exponent=255 - (agreed[lane] & 0xFF),
                     to=self._dtype_up(job, version) if job.parent else version.dtype,
-                    window=self.window,
+                    window=self.windows.get(version.dtype),
                 )
 
     def _complete(self, job: Job, number: int) -> list[bytes]:
@@ -442,8 +442,3 @@ class GoldenEngine(JobTable):
             blocks={},
         )
         return [build_sealed_frame(self.endpoint, source_of(frame), answer)]
-
-
-def same_address(source: Endpoint, known: Endpoint) -> bool:
-    """Return whether a frame comes from where it should; routers change MAC addresses."""
-    return (source.address, source.port) == (known.address, known.port)

@@ -1,15 +1,15 @@
 """The checks of frames: at an aggregator section 5.2 down to `bad_type`; at a worker section 6."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from afflux_sim.golden.frames import (
     HEADER_AT,
     NUMBER_DTYPES,
     NUMBER_SUM,
-    PARTIAL_DTYPES,
     SEAL_BYTES,
     UMIN,
+    VERSION,
     Endpoint,
     Packet,
     block_bytes,
@@ -20,11 +20,16 @@ from afflux_sim.golden.frames import (
     udp_sum,
 )
 
-__all__ = ["is_to_worker", "judge_frame", "knows_opcode"]
+__all__ = ["is_to_worker", "judge_frame", "knows_opcode", "same_address"]
 
 
 def judge_frame(
-    frame: bytes, endpoint: Endpoint, parent_ports: Sequence[int], *, lanes: int, numbers: bool
+    frame: bytes,
+    endpoint: Endpoint,
+    parent_ports: Sequence[int],
+    *,
+    lanes: int,
+    partials: Collection[int],
 ) -> str | None:
     """Return the counter of a frame that is dropped for its headers or lengths, else None.
 
@@ -33,7 +38,7 @@ def judge_frame(
         endpoint: The engine's.
         parent_ports: The engine's ports towards parents.
         lanes: For how many lanes the engine was built.
-        numbers: Whether it knows the blocks of partial sums, which have other lengths.
+        partials: Dtypes of the partial sums that it takes, whose blocks have other lengths.
     """
     if (
         len(frame) < 64
@@ -64,7 +69,7 @@ def judge_frame(
 
     blocks = parse_present(frame).bit_count()
     header = parse_header(frame)
-    size = block_bytes(header.opcode, header.dtype) if numbers else 256
+    size = block_bytes(header.opcode, header.dtype) if header.dtype in partials else 256
     if (
         len(frame) != 14 + ip_length
         or ip_length != 20 + udp_length
@@ -94,18 +99,23 @@ def is_to_worker(frame: bytes, endpoints: Sequence[Endpoint], engine: Endpoint) 
         any(is_for(endpoint, frame) for endpoint in endpoints)
         and frame[26:30] == engine.packed_address
         and frame[34:36] == struct.pack(">H", engine.port)
-        and frame[HEADER_AT] >> 4 == 1
+        and frame[HEADER_AT] >> 4 == VERSION
     )
 
 
-def knows_opcode(packet: Packet, *, numbers: bool, from_parent: bool = False) -> bool:
+def knows_opcode(packet: Packet, *, partials: Collection[int]) -> bool:
     """Return whether an engine has the packet's opcode, for its dtype.
 
-    Partial sums go up only: what comes from a parent is rounded.
+    Partial sums go up only: of what comes from a parent no dtype is one of them.
     """
     if packet.opcode <= UMIN:
         return True
-    if not numbers or packet.opcode in (6, 7, 15):
+    if packet.opcode in (6, 7, 15):
         return False
-    partial = packet.opcode >= NUMBER_SUM and packet.dtype in PARTIAL_DTYPES
-    return packet.dtype in NUMBER_DTYPES or (partial and not from_parent)
+    partial = packet.opcode >= NUMBER_SUM and packet.dtype in partials
+    return packet.dtype in NUMBER_DTYPES or partial
+
+
+def same_address(source: Endpoint, known: Endpoint) -> bool:
+    """Return whether a frame comes from where it should; routers change MAC addresses."""
+    return (source.address, source.port) == (known.address, known.port)

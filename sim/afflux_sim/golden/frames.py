@@ -15,6 +15,7 @@ import numpy.typing as npt
 __all__ = [
     "ABSENT",
     "ABSENT_WORDS",
+    "BLOCK_BYTES",
     "CONFLICT",
     "COUNTERS",
     "DATA",
@@ -63,7 +64,7 @@ __all__ = [
     "with_udp_checksum",
 ]
 
-VERSION = 1
+VERSION = 2
 
 # Packet types.
 DATA, PROBE, JOIN = 0, 1, 2
@@ -74,7 +75,7 @@ SUM, MAX, MIN, UMIN = 0, 1, 2, 3
 
 DTYPES = {"int32": 0, "float32": 1, "float16": 2, "bfloat16": 3}
 
-# Version 2 (docs/protocol_2.md): opcodes, to the last of which the scale k is added; dtypes of
+# Section 8: opcodes, to the last of which the scale k is added; dtypes of
 # numbers; dtypes of partial sums, with the dtype of the numbers and their width in bits.
 NUMBER_MAX, NUMBER_MIN, NUMBER_SUM = 4, 5, 8
 NUMBER_DTYPES = {1: "float32", 2: "float16", 3: "bfloat16"}

@@ -1,6 +1,6 @@
 """The blocks of one round merged: integers as they come, numbers when all are in.
 
-`docs/protocol.md` section 5.3 for the opcodes 0 to 3, `docs/protocol_2.md` for the others.
+`docs/protocol.md` section 5.3 for the opcodes 0 to 3, section 8 for the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afflux_sim.golden.frames import (
+    BLOCK_BYTES,
     MAX,
     MIN,
     NUMBER_DTYPES,
@@ -70,16 +71,15 @@ def elements_of_block(block: Block, dtype: int) -> list[int]:
     if dtype not in PARTIAL_DTYPES:
         size = 4 if NUMBER_DTYPES[dtype] == "float32" else 2
         return np.frombuffer(octets, f"<u{size}").tolist()
-    count = 64 if PARTIAL_DTYPES[dtype][0] == "float32" else 128
-    upper_bytes = PARTIAL_DTYPES[dtype][1] // 8 - 4
-    lower, upper = octets[: 4 * count], octets[4 * count :]
+    first, rest = _plane_bytes(dtype)
+    lower, upper = octets[:BLOCK_BYTES], octets[BLOCK_BYTES:]
     return [
         int.from_bytes(
-            lower[4 * i : 4 * i + 4] + upper[upper_bytes * i : upper_bytes * (i + 1)],
+            lower[first * i : first * (i + 1)] + upper[rest * i : rest * (i + 1)],
             "little",
             signed=True,
         )
-        for i in range(count)
+        for i in range(BLOCK_BYTES // first)
     ]
 
 
@@ -89,10 +89,17 @@ def block_of_elements(elements: Sequence[int], dtype: int) -> Block:
         size = 4 if NUMBER_DTYPES[dtype] == "float32" else 2
         octets = np.array(elements, dtype=f"<u{size}").tobytes()
     else:
-        size = PARTIAL_DTYPES[dtype][1] // 8
-        whole = [element.to_bytes(size, "little", signed=True) for element in elements]
-        octets = b"".join(x[:4] for x in whole) + b"".join(x[4:] for x in whole)
+        first, rest = _plane_bytes(dtype)
+        whole = [element.to_bytes(first + rest, "little", signed=True) for element in elements]
+        octets = b"".join(x[:first] for x in whole) + b"".join(x[first:] for x in whole)
     return np.frombuffer(octets, "<i4").astype(np.int32)
+
+
+def _plane_bytes(dtype: int) -> tuple[int, int]:
+    """Return the bytes that a partial sum has in the lower plane and in the upper one."""
+    name, width = PARTIAL_DTYPES[dtype]
+    first = 4 if name == "float32" else 2
+    return first, width // 8 - first
 
 
 def sum_blocks(

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from afflux_sim.golden.frames import Endpoint, GroupAddress, is_for
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["Receive", "deliver", "join_all", "make_workers", "run_in_order", "run_unkindly"]
@@ -27,7 +27,6 @@ def make_workers(
     slots: int,
     first_rank: int = 0,
     ranks: int | None = None,
-    numbers: bool = False,
     group: GroupAddress | None = None,
 ) -> list[GoldenWorker]:
     """Return all workers of a job, each at an endpoint of its own.
@@ -51,7 +50,6 @@ def make_workers(
             slots=slots,
             rank=first_rank + w,
             ranks=ranks,
-            numbers=numbers,
             group=group,
         )
         for w in range(workers)

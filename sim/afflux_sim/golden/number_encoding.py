@@ -1,4 +1,4 @@
-"""A worker's tensors as blocks in version 2: `docs/protocol_2.md` sections 1, 2, 5 and 6.
+"""A worker's tensors as blocks: `docs/protocol.md`, sections 8.1, 8.2, 8.5 and 8.6.
 
 A tensor's own bytes travel, or partial sums if a worker stands for several ranks. The results are
 the aggregator's; where the ranks' bits come side by side, each worker reduces them by itself.
@@ -6,7 +6,6 @@ the aggregator's; where the ranks' bits come side by side, each worker reduces t
 
 import zlib
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from afflux_sim.golden.encoding import Encoding, IntegerEncoding, fits_opening
 from afflux_sim.golden.frames import (
     DTYPES,
     ELEMENTS,
+    MAX,
+    MIN,
     NUMBER_MAX,
     NUMBER_MIN,
     NUMBER_SUM,
@@ -27,44 +28,20 @@ from afflux_sim.golden.merge import (
     elements_of_block,
     reduce_lane,
 )
-from afflux_sim.golden.numbers import OPCODES, Tensor, bits_to_tensor
+from afflux_sim.golden.reductions import (
+    Tensor,
+    bits_to_tensor,
+    divide,
+    reduce_numbers,
+    scale_of,
+    sum_numbers,
+)
 from afflux_sim.golden.rounding import FORMATS
-from afflux_sim.golden.sums import add, bits_of_number, extreme, number_of_bits
 
-__all__ = ["AgainEncoding", "NumberEncoding", "number_encoding_of", "reduce_numbers", "scale_of"]
+__all__ = ["AgainEncoding", "NumberEncoding", "encoding_of"]
 
 # The blocks that one operation brings again.
 AGAIN_BLOCKS = 1024
-
-
-def scale_of(reduction: str, workers: int) -> int:
-    """Return k, by which a sum is scaled before it is rounded."""
-    return (workers - 1).bit_length() if reduction == "avg" else 0
-
-
-def reduce_numbers(columns: Sequence[Sequence[int]], dtype: str, reduction: str) -> list[int]:
-    """Return the bits of the results, of the bits of all ranks: one sequence for each rank."""
-    of = FORMATS[dtype]
-    if reduction in ("max", "min"):
-        return [extreme(x, of, greatest=reduction == "max") for x in zip(*columns, strict=True)]
-    return divide(sum_numbers(columns, dtype, reduction), dtype, reduction, len(columns))
-
-
-def sum_numbers(columns: Sequence[Sequence[int]], dtype: str, reduction: str) -> list[int]:
-    """Return the bits of the scaled sums, as an aggregator would send them."""
-    of, scale = FORMATS[dtype], scale_of(reduction, len(columns))
-    totals = [add([number_of_bits(x, of) for x in each]) for each in zip(*columns, strict=True)]
-    return [bits_of_number(total, of, scale) for total in totals]
-
-
-def divide(bits: Sequence[int], dtype: str, reduction: str, workers: int) -> list[int]:
-    """Return an average of its scaled sums: divided by N / 2**k, rounded in the dtype."""
-    divisor = Fraction(workers, 1 << scale_of(reduction, workers))
-    if reduction != "avg" or divisor == 1:
-        return list(bits)
-    numbers = [number_of_bits(x, FORMATS[dtype]) for x in bits]
-    quotients = [x / divisor if isinstance(x, Fraction) else x for x in numbers]
-    return [bits_of_number(x, FORMATS[dtype]) for x in quotients]
 
 
 def words_of(tensor: Tensor) -> Block:
@@ -105,17 +82,17 @@ class NumberEncoding(Encoding):
         if len(tensors) > 1 and self.opcode >= NUMBER_SUM:
             self.partial_dtype = partial_dtype(dtype, partial_bits)
 
-    def visits(self, block: int) -> list[int]:
+    def exponent(self, block: int) -> int | None:
         if self._reduction in ("max", "min"):
-            return [0]
+            return 0
         present = [blocks[block] for blocks in self._blocks if blocks[block].any()]
         if not present:
-            return []
+            return None
         of = FORMATS[self._dtype]
         bits = [x for each in present for x in elements_of_block(each, DTYPES[self._dtype])]
         fields = [x >> of.fraction_bits & (1 << of.exponent_bits) - 1 for x in bits]
         finite = [x for x in fields if x != (1 << of.exponent_bits) - 1]
-        return [max([1, *finite])]
+        return max([1, *finite])
 
     def encode(self, block: int, exponent: int) -> Block:
         if len(self._blocks) == 1:
@@ -188,9 +165,9 @@ class AgainEncoding(Encoding):
         listed = ",".join(map(str, self._numbers))
         return len(self._numbers), zlib.crc32(listed.encode("ascii"))
 
-    def visits(self, block: int) -> list[int]:
+    def exponent(self, block: int) -> int | None:
         own = block % self.of.workers in self._places and self.encode(block, 0).any()
-        return [0] if own else []
+        return 0 if own else None
 
     def encode(self, block: int, exponent: int) -> Block:
         i, rank = divmod(block, self.of.workers)
@@ -236,8 +213,8 @@ class DirectEncoding(Encoding):
         self._reduction = reduction
         self._workers = workers
 
-    def visits(self, block: int) -> list[int]:
-        return [0]
+    def exponent(self, block: int) -> int | None:
+        return 0
 
     def encode(self, block: int, exponent: int) -> Block:
         return self._blocks[block]
@@ -262,7 +239,7 @@ class DirectEncoding(Encoding):
         return bits_to_tensor(reduce_numbers(columns, self._dtype, self._reduction), self._dtype)
 
 
-def number_encoding_of(
+def encoding_of(
     tensors: Sequence[Tensor],
     *,
     dtype: str,
@@ -272,7 +249,7 @@ def number_encoding_of(
     ranks: Sequence[int],
     partial_bits: int = 64,
 ) -> Encoding:
-    """Return the encoding that version 2 prescribes for flat tensors and an operation.
+    """Return the encoding that the protocol prescribes for flat tensors and an operation.
 
     Args:
         tensors: Those of all ranks that the worker stands for.
@@ -297,7 +274,9 @@ def number_encoding_of(
         )
     if dtype == "int32":
         best = np.max(tensors, axis=0) if reduction == "max" else np.min(tensors, axis=0)
-        return IntegerEncoding(best, every_block=True, direct=False, opcode=OPCODES[reduction])
+        return IntegerEncoding(
+            best, every_block=True, direct=False, opcode=MAX if reduction == "max" else MIN
+        )
     return NumberEncoding(
         tensors, dtype=dtype, reduction=reduction, workers=workers, partial_bits=partial_bits
     )

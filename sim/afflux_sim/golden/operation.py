@@ -6,26 +6,16 @@ from dataclasses import dataclass
 
 from afflux_sim.golden.encoding import Encoding
 from afflux_sim.golden.frames import ELEMENTS, Block, as_block
-from afflux_sim.golden.numbers import IDENTITY, OPCODES
 
 __all__ = ["Operation", "SlotProgress", "fingerprint"]
 
 
 def fingerprint(
-    number: int,
-    reduction: str,
-    dtype: str,
-    shape: tuple[int, ...],
-    *,
-    rank: int,
-    opcode: int | None = None,
+    number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, rank: int
 ) -> Block:
-    """Return the fingerprint block of section 9 that worker `rank` among all of them sends.
-
-    `opcode` is the opening round's: in version 1 that of the reduction.
-    """
+    """Return the fingerprint block of section 9 that worker `rank` among all of them sends."""
     text = f"{number}:{reduction}:{dtype}:{'x'.join(map(str, shape))}"
-    elements = [IDENTITY[OPCODES[reduction] if opcode is None else opcode]] * ELEMENTS
+    elements = [0] * ELEMENTS
     elements[rank] = zlib.crc32(text.encode("ascii"))
     return as_block(elements)
 
@@ -34,7 +24,7 @@ def fingerprint(
 class SlotProgress:
     """A worker's state of an active slot during an operation.
 
-    `columns` holds for each lane the look-ahead words of the visits still to come, `agreed` the
+    `columns` holds for each lane the look-ahead words of the blocks still to come, `agreed` the
     words of the latest result (None in the opening round), `frame` the outstanding packet.
     """
 

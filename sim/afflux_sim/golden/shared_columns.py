@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from afflux_sim.golden.encoding import Encoding
-from afflux_sim.golden.numbers import Tensor, is_exact_mode
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["SharedColumns", "sharing"]
 
 
-def sharing(encoding: Encoding, lanes: int, aggregators: int, *, exact: bool) -> int:
+def sharing(encoding: Encoding, lanes: int, aggregators: int) -> int:
     """Return how many of the aggregators, the first ones, carry out an operation."""
-    if exact:
+    if encoding.direct:
         return 1
     return max(1, min(aggregators, -(-encoding.block_count // lanes)))
 
@@ -30,8 +30,7 @@ class SharedColumns:
         """Begin the next operation with this worker's tensor."""
         first = self.workers[0]
         encoding = first.encode(tensor, dtype, reduction)
-        exact = encoding.direct if first.numbers else is_exact_mode(tensor.size, dtype, reduction)
-        used = sharing(encoding, first.lanes, len(self.workers), exact=exact)
+        used = sharing(encoding, first.lanes, len(self.workers))
         slots = min(len(worker.rounds) for worker in self.workers)
         for own, worker in enumerate(self.workers):
             if own < used:

@@ -1,4 +1,4 @@
-"""Sums, maxima and minima of numbers: `docs/protocol_2.md` sections 3, 4 and 6, as exact rationals.
+"""Sums, maxima and minima of numbers as exact rationals: `docs/protocol.md`, section 8.
 
 A number is a `Fraction`, or one of the values that no fraction is. Whatever comes in is turned into
 numbers, numbers are added, and the total is turned into bits once.
@@ -53,7 +53,7 @@ def number_of_bits(bits: int, of: Format) -> Number:
 
 
 def add(numbers: Sequence[Number]) -> Number:
-    """Return the sum of the contributions of all workers to one element (section 3)."""
+    """Return the sum of the contributions of all workers to one element (section 8.3)."""
     if Special.NOT_SUMMED in numbers:
         return Special.NOT_SUMMED
     infinities = {Special.PLUS_INFINITY, Special.MINUS_INFINITY} & set(numbers)
@@ -84,7 +84,7 @@ def bits_of_number(number: Number, to: Format, scale: int = 0) -> int:
 
 
 def extreme(bits: Sequence[int], of: Format, *, greatest: bool) -> int:
-    """Return the bits of the greatest or least number; NaN wins, -0 is less than +0 (section 4)."""
+    """Return the bits of the greatest or least number; NaN wins, -0 is less than +0 (8.4)."""
     if any(number_of_bits(x, of) is Special.NAN for x in bits):
         return of.nan
 
@@ -95,7 +95,7 @@ def extreme(bits: Sequence[int], of: Format, *, greatest: bool) -> int:
     return max(bits, key=order) if greatest else min(bits, key=order)
 
 
-# The integers of section 6 that are not sums, above -2**(w - 1).
+# The integers of section 8.6 that are not sums, above -2**(w - 1).
 _RESERVED = (
     Special.NOT_SUMMED,
     Special.NEGATIVE_ZERO,

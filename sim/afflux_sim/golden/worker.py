@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afflux_sim.golden.encoding import Encoding, encoding_of
+from afflux_sim.golden.encoding import Encoding
 from afflux_sim.golden.frame_checks import is_to_worker
 from afflux_sim.golden.frames import (
     ABSENT,
@@ -37,9 +37,9 @@ from afflux_sim.golden.frames import (
     parse_packet,
     split_look_ahead,
 )
-from afflux_sim.golden.number_encoding import AgainEncoding, NumberEncoding, number_encoding_of
-from afflux_sim.golden.numbers import NON_FINITE, Tensor
+from afflux_sim.golden.number_encoding import AgainEncoding, NumberEncoding, encoding_of
 from afflux_sim.golden.operation import Operation, SlotProgress, fingerprint
+from afflux_sim.golden.reductions import Tensor
 
 __all__ = ["GoldenWorker"]
 
@@ -61,7 +61,6 @@ class GoldenWorker:
             that of the job; another one in a tree of aggregators.
         beside: The other ranks of its host, if the worker stands for several.
         ranks: How many there are in all. By default N.
-        numbers: Whether it speaks version 2 (docs/protocol_2.md).
         partial_bits: w of the partial sums of float32 that it sends if it stands for several ranks.
         group: Where the job's results go, if it has a group.
 
@@ -88,7 +87,6 @@ class GoldenWorker:
         rank: int | None = None,
         beside: Sequence[int] = (),
         ranks: int | None = None,
-        numbers: bool = False,
         partial_bits: int = 64,
         group: GroupAddress | None = None,
     ) -> None:
@@ -102,7 +100,6 @@ class GoldenWorker:
         self.rank = worker if rank is None else rank
         self.own_ranks = (self.rank, *beside)
         self.ranks = workers if ranks is None else ranks
-        self.numbers = numbers
         self.partial_bits = partial_bits
         self.group = group
         self.rounds = [round] * slots
@@ -145,22 +142,14 @@ class GoldenWorker:
     ) -> Encoding:
         """Return a tensor's blocks for an operation, with those of the host's other ranks."""
         assert len(beside) == len(self.own_ranks) - 1
-        if self.numbers:
-            return number_encoding_of(
-                [each.reshape(-1) for each in (tensor, *beside)],
-                dtype=dtype,
-                reduction=reduction,
-                workers=self.ranks,
-                lanes=self.lanes,
-                ranks=self.own_ranks,
-                partial_bits=self.partial_bits,
-            )
         return encoding_of(
-            tensor.reshape(-1),
+            [each.reshape(-1) for each in (tensor, *beside)],
             dtype=dtype,
             reduction=reduction,
             workers=self.ranks,
             lanes=self.lanes,
+            ranks=self.own_ranks,
+            partial_bits=self.partial_bits,
         )
 
     def start_share(
@@ -339,7 +328,7 @@ class GoldenWorker:
         return ((row * sharing + own) * active + slot) * self.lanes + lane
 
     def _column(self, slot: int, lane: int, active: int) -> deque[int]:
-        """Return the look-ahead words of the visits to one column, top to bottom."""
+        """Return the look-ahead words of one column's blocks, top to bottom."""
         assert self.operation is not None
         encoding = self.operation.encoding
         if encoding.direct:
@@ -350,7 +339,7 @@ class GoldenWorker:
         return deque(
             look_ahead(row, exponent)
             for row, block in enumerate(blocks)
-            for exponent in encoding.visits(block)
+            if (exponent := encoding.exponent(block)) is not None
         )
 
     def _fingerprint(self) -> Block:
@@ -364,15 +353,9 @@ class GoldenWorker:
             if isinstance(operation.encoding, AgainEncoding)
             else operation.shape,
             rank=self.rank,
-            opcode=self._opcode(opening=True),
         )
         block[list(self.own_ranks)] = block[self.rank]
         return block
-
-    def _opcode(self, *, opening: bool) -> int:
-        """Return the opcode of a round; in version 2 opening rounds are sums of words."""
-        assert self.operation is not None
-        return SUM if opening and self.numbers else self.operation.encoding.opcode
 
     def _opening_blocks(self, slot: int) -> dict[int, Block]:
         assert self.operation is not None
@@ -386,7 +369,7 @@ class GoldenWorker:
         return blocks
 
     def _agreed_blocks(self, slot: int) -> dict[int, Block]:
-        """Return the blocks for the rows last agreed on; these visits are then over."""
+        """Return the blocks for the rows last agreed on."""
         assert self.operation is not None
         progress = self.operation.slots[slot]
         assert progress.agreed is not None
@@ -395,10 +378,8 @@ class GoldenWorker:
             if not column:
                 continue
             row, exponent = split_look_ahead(progress.agreed[lane])
-            own_row, own_exponent = split_look_ahead(column[0])
-            # Class counts come only from those who named them; the others wait for the next visit.
-            only_counts = exponent == NON_FINITE and own_exponent != NON_FINITE
-            if own_row == row and not only_counts:
+            own_row, _ = split_look_ahead(column[0])
+            if own_row == row:
                 blocks[lane] = self.operation.encoding.encode(
                     self._block(row, slot, lane), exponent
                 )
@@ -422,7 +403,8 @@ class GoldenWorker:
         partial_dtype = None if opening else self.operation.encoding.partial_dtype
         return Packet(
             type=type_,
-            opcode=self._opcode(opening=opening),
+            # Opening rounds are sums of words.
+            opcode=SUM if opening else self.operation.encoding.opcode,
             dtype=DTYPES[self.operation.dtype] if partial_dtype is None else partial_dtype,
             job=self.job,
             worker=self.worker,

@@ -76,7 +76,6 @@ class VerilatedEngine(VerilatedModel):
         jobs: Most jobs at once.
         slots: Slots of the pool, shared by all jobs.
         link_timeout: Cycles for which `tx` may make a beat wait before the link counts as down.
-        numbers: Bits of a word in a slot, if the engine is to sum numbers.
         ram_output_register: As in `Parameters`.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
         waves: Which waves to write, by a model that is slower and built for it; `None`: none. The
@@ -110,7 +109,6 @@ class VerilatedEngine(VerilatedModel):
         jobs: int = 8,
         slots: int = 512,
         link_timeout: int = Parameters.link_timeout,
-        numbers: int = 0,
         ram_output_register: int = 0,
         cache_folder: Path | None = None,
         waves: Waves | None = None,
@@ -122,7 +120,6 @@ class VerilatedEngine(VerilatedModel):
             jobs=jobs,
             slots=slots,
             link_timeout=link_timeout,
-            numbers=numbers,
             ram_output_register=ram_output_register,
         )
         if waves is not None:
