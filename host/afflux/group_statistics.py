@@ -51,8 +51,6 @@ def statistics(group: Any = None) -> dict[str, Any]:
         operations_gloo: Calls that went to Gloo; a send and a receive count as one each, at the
             rank that calls it.
         gloo: The same by "<collective> <dtype>".
-        choices: Where each tensor takes the faster of shards and Gloo: by kind, its `way`, the
-            `reason`, and its calls by `shards` and by `gloo` (`docs/tuning.md`).
         sparse: Of sums of sparse tensors, by kind: `calls` by form, and of the latest the `form`,
             the `density` of the rank with most rows, the expected `union` as a share of all rows,
             its `overlap` (less than 1 if ranks have the same rows), `index_bytes` and `value_bytes`
@@ -63,8 +61,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
 
     With an aggregator also `aggregators`, how many share the columns, `slots`, the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
-    `frame_bytes_received`; with shared memory the counts of
-    `afflux_drivers.shared.worker.SharedWorker.statistics`.
+    `frame_bytes_received`; without one the counts of the
+    worker (`statistics` of `SharedWorker`, `StreamsWorker`, `HostsWorker`).
     """
     found = group_of(group)
     reducer = found.reducer

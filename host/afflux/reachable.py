@@ -66,7 +66,7 @@ class ReachableGradients:
             if parameter.requires_grad:
                 by_dtype.setdefault(parameter.dtype, []).append(parameter)
         for dtype, parameters in by_dtype.items():
-            lengths = [_whole_blocks(parameter.numel()) for parameter in parameters]
+            lengths = [_whole_blocks(parameter.numel(), dtype) for parameter in parameters]
             flat = empty(sum(lengths), dtype=dtype, group=group)
             self.flat.append(flat)
             for parameter, piece in zip(parameters, flat.split(lengths), strict=True):
@@ -102,8 +102,9 @@ class ReachableGradients:
             dist.all_reduce(flat, op=op, group=self._group)
 
 
-def _whole_blocks(elements: int) -> int:
-    return -(-elements // wire.BLOCK_ELEMENTS) * wire.BLOCK_ELEMENTS
+def _whole_blocks(elements: int, dtype: torch.dtype) -> int:
+    of = wire.BLOCK_BYTES // dtype.itemsize
+    return -(-elements // of) * of
 
 
 def reachable_gradients(

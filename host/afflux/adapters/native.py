@@ -28,6 +28,7 @@ from afflux.group.call.errors import OperationTimeout
 from afflux.group.core import Group
 from afflux.group.reducers.reducer import Comparison
 from afflux.group.settings.membership import Membership
+from afflux_drivers import _native
 from afflux_sim.rtl.compile.attended import run_attended
 from afflux_sim.rtl.compile.cache import (
     BuildError,
@@ -104,6 +105,7 @@ def create(membership: Membership) -> Any:
         core.gloo,
         core.turn,
         calls,
+        _native.sum_calls(),
         only_gloo,
         _split,
         parts.completions,

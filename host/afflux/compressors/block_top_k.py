@@ -19,11 +19,11 @@ class BlockTopK(Selector):
     * Bias: biased; with feedback nothing is lost.
     * Volume: the density's share of the tensor, as the group skips the other blocks. If the ranks'
       blocks are not the same, what comes back is their union.
-    * Cost: one pass over the tensor, and a selection among its blocks, 1 for each 64 elements.
+    * Cost: one pass over the tensor, and a selection among its blocks, 1 for each 256 bytes.
 
     Args:
         density: Share of the blocks, above 0 and at most 1; at least one block.
-        blocks: Of the wire (64 elements each), for one block here. More cost less to choose, and
+        blocks: Of the wire (256 bytes each), for one block here. More cost less to choose, and
             one exponent in the look-ahead words is then spent on more elements.
 
     Raises:
@@ -36,7 +36,7 @@ class BlockTopK(Selector):
         if blocks < 1:
             raise ValueError(f"blocks is {blocks}: it must be at least 1")
         self.density = checked_density(density)
-        self._size = blocks * wire.BLOCK_ELEMENTS
+        self._bytes = blocks * wire.BLOCK_BYTES
 
     def move(self, tensor: torch.Tensor, offer: torch.Tensor) -> torch.Tensor:
         """See `Selector`. Of norms that are equally large any may be among the chosen.
@@ -45,7 +45,7 @@ class BlockTopK(Selector):
         """
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
-        size = self._size
+        size = self._bytes // tensor.element_size()
         whole = len(tensor) // size
         norms = torch.empty(-(-len(tensor) // size))
         torch.linalg.vector_norm(tensor[: whole * size].view(whole, size), dim=1, out=norms[:whole])

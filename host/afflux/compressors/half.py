@@ -18,8 +18,7 @@ class _Half(Compressor):
     * Bias: biased, as rounding to nearest is; the remainder of an element stays, exactly. The group
       rounds its sum once (by Gloo: once for each rank after the first), the same at all
       ranks: that is lost, at most half a unit in the last place of the sum.
-    * Volume: 2 bytes for each element by Gloo and in shared memory; 4 in packets, whose integers
-      have 32 bits (`docs/protocol.md`, section 8.2): there `int8` with 12 bits is half as much.
+    * Volume: 2 bytes for each element.
     * Cost: two passes over the tensor, of vector instructions.
 
     P. Micikevicius et al., "Mixed Precision Training", ICLR 2018.
@@ -64,8 +63,8 @@ class _Half(Compressor):
         from_halves(halves, brain, limit, ranks, elements, average.numpy())
 
     def volume(self, elements: int, ranks: int) -> float:
-        """See `Compressor`: as payload through an aggregator, as much as float32."""
-        return 4.0 * elements
+        """See `Compressor`."""
+        return 2.0 * elements
 
 
 class Float16(_Half):

@@ -17,6 +17,7 @@ from afflux.group.call.description import Call, HandedCall, KnownCall, describe,
 from afflux.group.call.plain import PlainCalls, Planned
 from afflux.group.call.tensors import check_writable, lies_plainly
 from afflux.group.call.work import FinishedWork, LateWork
+from afflux.group.reducers.exact_sums import few_chunks
 from afflux.group.reducers.fallback import GlooFallback
 from afflux.group.reducers.gloo_forms import taken_as_is
 from afflux.group.reducers.reducer import Begun, Comparison, Interruption, Reducer
@@ -115,8 +116,11 @@ class EngineCalls:
                 way = "python" if prepared is None else "native"
                 return KnownCall(call.text, way, prepared, "", call, size)
         agreed = self._reducer.comparison is not Comparison.BEFORE
-        way = "gloo" if agreed and taken_as_is(method, arguments, self._size) else "python"
-        return KnownCall(call.text, way, None, self._fallback.name_count(call), call)
+        way, summed = few_chunks(method, arguments, self._size)
+        if not way and taken_as_is(method, arguments, self._size):
+            way = "gloo"
+        counted = self._fallback.name_count(call)
+        return KnownCall(call.text, way if agreed and way else "python", summed, counted, call)
 
     def begin(
         self,

@@ -31,8 +31,8 @@ from afflux.group.liveness.outside import Outside
 from afflux.group.shutdown import Shutdown
 from afflux.group.store.keys import GroupStore
 from afflux.group.store.notices import CallRecord, Notices, Watcher
+from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, Interrupted
-from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["Progress", "Step"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from afflux.group.call.errors import GroupClosed, GroupFailed
 from afflux.group.store.explanation import explain
 from afflux.group.store.notices import CallRecord, Notices, numbered
+from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["Shutdown"]
 

@@ -6,7 +6,7 @@ The traffic of a rank's port follows from how the bytes travel. With R bytes of 
 rank receives, and O bytes of offers of all N ranks together:
 
     aggregator       max(R, O / N)                its port carries what it must; so does a rank's
-    shards           (1 - 1/N) * (R + O / N)      a host receives results, and offers for its shard
+    streams          (1 - 1/N) * (R + O / N)      a rank receives results, and offers for its share
     memory           R + O / N                    each rank writes its offers and reads results
     Gloo, sum        2 * (1 - 1/N) * R            a ring
     Gloo, gathering  (1 - 1/N) * R
@@ -46,7 +46,7 @@ def carried(step: StepTraffic, ranks: int) -> float:
     if step.way is Way.MEMORY:
         return step.results + step.offers / ranks
     others = 1.0 - 1.0 / ranks
-    if step.way is Way.SHARDS:
+    if step.way is Way.STREAMS:
         return others * (step.results + step.offers / ranks)
     return others * step.results * (1 if step.gathered else 2)
 

@@ -21,7 +21,6 @@ from afflux_hdl.contract import wire
 __all__ = ["Form", "Rows", "StepTraffic", "forms", "random_union"]
 
 _WORD_BYTES = 4
-_WIRE_BYTES = wire.BLOCK_BYTES // wire.BLOCK_ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
     lists = StepTraffic(indices, listed, listed, gathered=True)
     words = -(-rows.all // fields_per_word(len(rows.present)))
     # Rows next to each other are words next to each other.
-    shares = [_share(each / rows.all, 1, indices) for each in rows.present]
+    shares = [_share(each / rows.all, _WORD_BYTES, indices) for each in rows.present]
     counts = StepTraffic(indices, words * _WORD_BYTES, sum(shares) * words * _WORD_BYTES)
     return (
         Form("lists", (lists, _values(rows, rows.union, values)), rows.union),
@@ -121,19 +120,19 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
 
 def _values(rows: Rows, summed: float, way: Way) -> StepTraffic:
     """Return the step that sums so many rows, of which each rank offers its own."""
-    on_wire = way in (Way.SHARDS, Way.AGGREGATOR)
-    size = summed * rows.width * (_WIRE_BYTES if on_wire else rows.element_bytes)
+    row_bytes = rows.width * rows.element_bytes
+    size = summed * row_bytes
     if size == 0:
         return StepTraffic(way, 0.0, 0.0)
-    shares = [_share(each / summed, rows.width, way) for each in rows.present]
-    return StepTraffic(way, _share(rows.union / summed, rows.width, way) * size, sum(shares) * size)
+    shares = [_share(each / summed, row_bytes, way) for each in rows.present]
+    return StepTraffic(way, _share(rows.union / summed, row_bytes, way) * size, sum(shares) * size)
 
 
-def _share(density: float, width: int, way: Way) -> float:
+def _share(density: float, row_bytes: int, way: Way) -> float:
     """Return the share of blocks that are sent, if rows of such a density are at random places."""
     if way is Way.GLOO:
         return 1.0
-    in_block = max(1, (2 * wire.BLOCK_ELEMENTS + width) // (2 * width))
+    in_block = max(1, (2 * wire.BLOCK_BYTES + row_bytes) // (2 * row_bytes))
     return 1.0 - _power(1.0 - min(density, 1.0), in_block)
 
 

@@ -70,9 +70,7 @@ class Kinds:
     def choose(self, text: str, rows: Rows, sums: Sums, indices: Way, values: Way) -> Form:
         """Return the form of a sum, and log why; the same at all ranks.
 
-        Lists and counts give the same bits, and are chosen by time. All rows in place of the
-        union's may give others, as other elements share a block's exponent: they are chosen by
-        bytes, unless bits depend on measured times anyway.
+        Lists and counts are chosen by time, all rows in place of the union's by bytes.
         """
         found = forms(rows, indices, values)
         dense = found[-1]
@@ -80,11 +78,8 @@ class Kinds:
         form = row_sparse
         row_bytes = rows.width * rows.element_bytes
         fits = rows.all <= _MEMORY_TIMES * rows.union or rows.all * row_bytes <= _SMALL_BYTES
-        if fits:
-            if sums.timed:
-                form = self.costs.least((dense, row_sparse))
-            elif self.costs.bytes(dense) <= self.costs.bytes(row_sparse):
-                form = dense
+        if fits and self.costs.bytes(dense) <= self.costs.bytes(row_sparse):
+            form = dense
         kind = self.kind(text)
         kind.calls[form.name] += 1
         expected = self.costs.milliseconds(form)

@@ -112,14 +112,14 @@ def _packed(
     values: torch.Tensor, places: torch.Tensor, elements: int, width: int, sums: Sums
 ) -> torch.Tensor:
     """Return the tensor of so many elements to sum, with the own rows at their places."""
-    block = wire.BLOCK_ELEMENTS
     element_bytes = values.element_size()
-    size = -(-sums.capacity(elements) // block) * block
+    block = wire.BLOCK_BYTES // element_bytes
+    size = -(-sums.capacity(elements, element_bytes) // block) * block
     # numpy asks for huge pages where torch does not: fewer of them are met for the first time.
     room = torch.from_numpy(np.zeros(size * element_bytes, np.uint8)).view(values.dtype)
     pack(
         _bytes(values), places.numpy(), _bytes(room), row_bytes=width * element_bytes,
-        block_bytes=block * element_bytes, shuffled=sums.columns_shared,
+        block_bytes=wire.BLOCK_BYTES, shuffled=sums.columns_shared,
     )  # fmt: skip
     return room
 
@@ -130,7 +130,7 @@ def _unpacked(room: torch.Tensor, elements: int, sums: Sums) -> torch.Tensor:
         return room[:elements]
     element_bytes = room.element_size()
     values = np.empty(elements * element_bytes, np.uint8)
-    unshuffle(_bytes(room), values, block_bytes=wire.BLOCK_ELEMENTS * element_bytes)
+    unshuffle(_bytes(room), values, block_bytes=wire.BLOCK_BYTES)
     return torch.from_numpy(values).view(room.dtype)
 
 

@@ -11,8 +11,8 @@ __all__ = ["Sums", "Way"]
 class Way(StrEnum):
     """The carrier of a group's collectives of one kind."""
 
-    SHARDS = "shards"
-    """An aggregator in each host, which shares the host's port with its ranks."""
+    STREAMS = "streams"
+    """The ranks themselves, each of which sums a share of each tensor."""
     AGGREGATOR = "aggregator"
     """One that has a port of its own, or several that share the columns."""
     MEMORY = "memory"
@@ -27,15 +27,12 @@ class Sums(Protocol):
     Attributes:
         rank: Own rank.
         size: Ranks.
-        columns_shared: Whether several aggregators share the columns of a tensor.
-        timed: Whether measured times choose between Gloo and shards, so that bits may differ
-            between runs anyway.
+        columns_shared: Whether several aggregators, or ranks, each sum a share of a tensor.
     """
 
     rank: int
     size: int
     columns_shared: bool
-    timed: bool
 
     def way(self, dtype: torch.dtype, reduction: str) -> Way:
         """Return what carries sums of such tensors."""
@@ -43,7 +40,7 @@ class Sums(Protocol):
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
         """Replace a contiguous tensor, at every rank as large, by the ranks' "sum" or "avg"."""
 
-    def capacity(self, elements: int) -> int:
+    def capacity(self, elements: int, element_bytes: int = 4) -> int:
         """Return how many elements to sum where there are so many: the rest are zeros.
 
         Sizes that differ little are then the same, and the group's experience with one holds.

@@ -7,10 +7,10 @@
 namespace afflux {
 namespace {
 
-const afflux_calls* calls_in(const py::object& capsule) {
+template <typename Calls>
+const Calls* calls_in(const py::object& capsule, const char* name) {
     if (capsule.is_none()) return nullptr;
-    const auto* calls =
-        static_cast<const afflux_calls*>(PyCapsule_GetPointer(capsule.ptr(), AFFLUX_CALLS));
+    const auto* calls = static_cast<const Calls*>(PyCapsule_GetPointer(capsule.ptr(), name));
     if (calls == nullptr) throw py::error_already_set();
     if (calls->version != AFFLUX_CALLS_VERSION || calls->size != sizeof(*calls))
         throw std::runtime_error("afflux: its parts are of different versions; build them again");
@@ -19,6 +19,8 @@ const afflux_calls* calls_in(const py::object& capsule) {
 
 Way way_of(const std::string& name) {
     if (name == "native") return Way::Native;
+    if (name == "gathered") return Way::Gathered;
+    if (name == "scattered") return Way::Scattered;
     return name == "gloo" ? Way::Gloo : Way::Python;
 }
 
@@ -42,7 +44,7 @@ void wake_surely(const py::object& wake) {
 
 AffluxBackend::AffluxBackend(int rank, int size, py::object core,
                              c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<Turn> turn,
-                             py::object calls, bool only_gloo, py::object splitter,
+                             py::object calls, py::object sums, bool only_gloo, py::object splitter,
                              std::shared_ptr<Completions> completions, py::object timed_out)
     : Backend(rank, size),
       core_(core),
@@ -53,7 +55,8 @@ AffluxBackend::AffluxBackend(int rank, int size, py::object core,
       timed_out_(std::move(timed_out)),
       gloo_(std::move(gloo)),
       turn_(std::move(turn)),
-      calls_(calls_in(calls)),
+      calls_(calls_in<afflux_calls>(calls, AFFLUX_CALLS)),
+      sums_(calls_in<afflux_sums>(sums, AFFLUX_SUMS)),
       only_gloo_(only_gloo),
       process_(getpid()),
       completions_(std::move(completions)) {}
@@ -83,7 +86,7 @@ std::shared_ptr<const Known> AffluxBackend::known(const Asked& asked) {
         made.text = std::make_shared<const std::string>(python.attr("text").cast<std::string>());
         const py::object call = python.attr("prepared");
         made.way = way_of(python.attr("way").cast<std::string>());
-        if (made.way == Way::Gloo)
+        if (made.through_gloo())
             made.count = &gloo_counts_.slot(python.attr("counted").cast<std::string>());
         made.agreed = python.attr("call").attr("agreed_number").cast<std::uint64_t>();
         made.bytes = python.attr("size").cast<std::size_t>();

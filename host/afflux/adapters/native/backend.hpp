@@ -30,12 +30,13 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 class AffluxBackend : public c10d::Backend {
   public:
     // `core` is the group, `gloo` its Gloo backend; `calls` the capsule of its reducer, None
-    // if C++ cannot call that; `only_gloo` says that there is no other engine than Gloo;
-    // `splitter(core, store, ranks, options)` makes a group of some ranks; `timed_out` as for
-    // PendingWork.
+    // if C++ cannot call that; `sums` that of sums in memory; `only_gloo` says that there is no
+    // other engine than Gloo; `splitter(core, store, ranks, options)` makes a group of some ranks;
+    // `timed_out` as for PendingWork.
     AffluxBackend(int rank, int size, py::object core, c10::intrusive_ptr<c10d::Backend> gloo,
-                  std::shared_ptr<Turn> turn, py::object calls, bool only_gloo, py::object splitter,
-                  std::shared_ptr<Completions> completions, py::object timed_out);
+                  std::shared_ptr<Turn> turn, py::object calls, py::object sums, bool only_gloo,
+                  py::object splitter, std::shared_ptr<Completions> completions,
+                  py::object timed_out);
 
     const std::string getBackendName() const override { return "afflux"; }
     py::object core() const { return core_.get(); }
@@ -147,6 +148,8 @@ class AffluxBackend : public c10d::Backend {
     WorkPointer run(const Known& call, Asked& asked);
     template <typename Gloo>
     WorkPointer wait_for_gloo(const Known& call, const Asked& asked, const Gloo& pass_on);
+    // Begins a sum of which Gloo moves the elements.
+    WorkPointer sum(const Known& call, const Asked& asked) const;
     // Hands a begun operation over to the group's thread, together with the turn.
     template <typename More>
     WorkPointer hand_over(const Known& call, const Asked& asked, std::int64_t tried_ns,
@@ -164,6 +167,7 @@ class AffluxBackend : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend> gloo_;  // none once the group is closed
     const std::shared_ptr<Turn> turn_;
     const afflux_calls* const calls_;
+    const afflux_sums* const sums_;
     const bool only_gloo_;
     const pid_t process_;
     const std::shared_ptr<Completions> completions_;

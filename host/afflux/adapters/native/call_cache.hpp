@@ -84,7 +84,8 @@ struct KindHash {
 
 using Count = std::atomic<std::uint64_t>;
 
-enum class Way : std::uint8_t { Native, Gloo, Python };
+// The last two are sums of which Gloo moves the elements.
+enum class Way : std::uint8_t { Native, Gloo, Python, Gathered, Scattered };
 
 struct Known {
     PythonObject python;  // afflux.group.core.KnownCall
@@ -94,6 +95,9 @@ struct Known {
     std::uint64_t agreed = 0;  // for Gloo: what must be the same at all ranks
     std::size_t bytes = 0;     // of the tensors
     Count* count = nullptr;    // of calls to Gloo
+
+    bool sums() const { return way == Way::Gathered || way == Way::Scattered; }
+    bool through_gloo() const { return way == Way::Gloo || sums(); }
 };
 
 // Any thread.

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <optional>
 
@@ -113,8 +114,11 @@ WorkPointer AffluxBackend::wait_for_gloo(const Known& call, const Asked& asked,
     ++*call.count;
     WorkPointer work;
     try {
-        work = pass_on();
-        if (work->wait(std::chrono::milliseconds(kGlooSliceNs / 1'000'000))) return work;
+        work = call.sums() ? sum(call, asked) : pass_on();
+        if (work->wait(std::chrono::milliseconds(kGlooSliceNs / 1'000'000))) {
+            if (!call.sums()) return work;
+            return c10::make_intrusive<FinishedWork>(asked.result, turn_->sequence.load());
+        }
     } catch (...) {
         // Gloo's own error, or more time is needed: the group's thread finds out which.
         if (!work) {

@@ -77,11 +77,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                                                                                 "AffluxBackend")
         .def(py::init([](int rank, int size, py::object core,
                          const c10::intrusive_ptr<c10d::Backend>& gloo, std::shared_ptr<Turn> turn,
-                         py::object calls, bool only_gloo, py::object splitter,
+                         py::object calls, py::object sums, bool only_gloo, py::object splitter,
                          std::shared_ptr<Completions> completions, py::object timed_out) {
             return c10::make_intrusive<AffluxBackend>(
-                rank, size, std::move(core), gloo, std::move(turn), std::move(calls), only_gloo,
-                std::move(splitter), std::move(completions), std::move(timed_out));
+                rank, size, std::move(core), gloo, std::move(turn), std::move(calls),
+                std::move(sums), only_gloo, std::move(splitter), std::move(completions),
+                std::move(timed_out));
         }))
         .def_property_readonly("core", &AffluxBackend::core)
         .def("gloo_counts", &AffluxBackend::gloo_counts)

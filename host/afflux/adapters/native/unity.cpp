@@ -4,5 +4,6 @@
 #include "control.cpp"
 #include "module.cpp"
 #include "negated.cpp"
+#include "sums.cpp"
 #include "transfers.cpp"
 #include "works.cpp"

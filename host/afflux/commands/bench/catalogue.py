@@ -7,10 +7,12 @@ larger buffer, their count that of one rank's part, which is a multiple of 16 by
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["COLLECTIVES", "COMPARED", "TYPES", "Collective"]
+__all__ = ["COLLECTIVES", "COMPARED", "REPLAYS", "TYPES", "Collective"]
 
 COMPARED = ("gloo", "mpi")
 """The values of --compare."""
+REPLAYS = ("decode",)
+"""The values of --replay."""
 
 TYPES = {
     "float": "float32",

@@ -163,8 +163,7 @@ def _reduce_scatter(
         contender.reduce_scatter(part, whole, op)
 
     def check() -> int:
-        # To the bit, parts would have to begin where blocks do.
-        return wrong_elements(part, of_part[rank], op, contender.of_engine, to_the_bit=False)
+        return wrong_elements(part, of_part[rank], op, contender.of_engine)
 
     batch = inputs.calls_in_place(op) if in_place else 0
     return Trial(call, restore, check, part, whole, batch, same_at_all=False)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from afflux.commands.bench.catalogue import TYPES
+from afflux_hdl.contract import wire
 
-__all__ = ["BLOCK", "DTYPES", "Inputs"]
+__all__ = ["DTYPES", "Inputs"]
 
-BLOCK = 64
 PIECE = 1 << 20
 """Elements that are made at once: what a check needs in memory beside the tensor."""
 
@@ -40,7 +40,7 @@ class Inputs:
         count: Elements.
         dtype: One of DTYPES.
         ranks: How many contribute.
-        density: Share of the blocks of 64 that are not zero, drawn for each rank separately.
+        density: Share of the blocks of 256 bytes that are not zero, drawn for each rank separately.
         seed: Another seed gives other values.
         full_overlap: The blocks that are not zero are the same at all ranks.
     """
@@ -51,6 +51,11 @@ class Inputs:
     density: float = 1.0
     seed: int = 0
     full_overlap: bool = False
+
+    @property
+    def block(self) -> int:
+        """Elements of a block."""
+        return wire.BLOCK_BYTES // self.dtype.itemsize
 
     def pieces(self) -> Iterator[slice]:
         """Yield the slice of each piece; all but the last have PIECE elements."""
@@ -71,10 +76,11 @@ class Inputs:
             values = _random_words(random, length, np.int32).astype(np.float32)
             values *= np.float32(2.0 ** (exponent - 31))
         if self.density < 1:
-            blocks = -(-length // BLOCK)
+            blocks = -(-length // self.block)
             chooser = self._common(where) if self.full_overlap else random
-            present = np.repeat(chooser.random(blocks) < self.density, BLOCK)[:length]
-            values *= present
+            absent = np.repeat(chooser.random(blocks) >= self.density, self.block)[:length]
+            # Not by a product: half the zeros would be -0, which is a number.
+            values[absent] = 0
         return torch.from_numpy(values).to(self.dtype)
 
     def _common(self, where: slice) -> np.random.Generator:

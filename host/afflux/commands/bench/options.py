@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afflux.commands.bench.catalogue import COLLECTIVES, COMPARED, TYPES
+from afflux.commands.bench.catalogue import COLLECTIVES, COMPARED, REPLAYS, TYPES
 from afflux.commands.bench.sizes import parse_size, sweep
 from afflux_drivers.option_types import whole
 
@@ -50,6 +50,7 @@ class BenchOptions:
     Attributes:
         least, most: As given with -b and -e; `sizes` need not reach `most`.
         table: Whether the table of nccl-tests is printed, instead of JSON.
+        replay: One of REPLAYS, whose calls take the place of all others; empty for none.
     """
 
     collective: str
@@ -74,6 +75,7 @@ class BenchOptions:
     out_of_place: bool = True
     step: str = ""
     table: bool = True
+    replay: str = ""
 
     @property
     def cases(self) -> list[tuple[str, str, int]]:
@@ -100,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     ours.add_argument(
         "--density", type=_share, default=1.0, metavar="SHARE",
-        help="share of the blocks of 64 elements that are not zero, at random (%(default)s)",
+        help="share of the blocks of 256 bytes that are not zero, at random (%(default)s)",
     )  # fmt: skip
     ours.add_argument(
         "--reachable", action="store_true", help="use tensors of afflux.empty; also -R 1"
@@ -112,6 +114,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ours.add_argument(
         "--repeats", type=_positive, metavar="N",
         help=f"number of runs; the median counts (1, with --compare {_ALTERNATING_REPEATS})",
+    )  # fmt: skip
+    ours.add_argument(
+        "--replay", choices=REPLAYS, default="",
+        help="time calls as they come in a row: decode, the 96 small all-reduces of a token of "
+        "inference; -n tokens of each size",
     )  # fmt: skip
     ours.add_argument("--no-out-of-place", action="store_true", help="leave out-of-place calls out")
     ours.add_argument("--seed", type=int, default=0, help="seed of the data (%(default)s)")
@@ -208,6 +215,8 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
             "Gloo"
         )
     collective = COLLECTIVES[arguments.collective]
+    if arguments.replay and (arguments.collective != "all_reduce" or arguments.plot):
+        parser.error("--replay: it has its own all-reduces, and no plot")
     if not collective.reduces:
         for name, given in (("-o", arguments.op != "sum"), ("--density", arguments.density < 1)):
             if given:
@@ -244,6 +253,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         memory=bool(arguments.memory_report),
         seed=arguments.seed,
         table=arguments.output_file != TO_OUTPUT,
+        replay=arguments.replay,
         out_of_place=collective.sized and not arguments.no_out_of_place,
         step=f"{arguments.stepfactor}(factor)"
         if arguments.stepfactor > 1

@@ -27,6 +27,7 @@ from afflux.commands.bench.mpi_launch import NotAvailable
 from afflux.commands.bench.options import BenchOptions, add_arguments, read_options
 from afflux.commands.bench.processor import processor_name
 from afflux.commands.bench.registry import Row
+from afflux.commands.bench.replay import replay
 from afflux.commands.bench.side_table import side_table
 from afflux.torchrun import end_with_parent
 from afflux_drivers.errors import AffluxError
@@ -76,6 +77,11 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
         NotAvailable: Something that the options ask for is not here; at every rank.
     """
     show: Callable[[str], None] = _print if groups.rank == 0 and options.table else _ignore
+    if options.replay:
+        element = DTYPES["bfloat16"]
+        return replay(
+            _contenders(options, groups, element), groups.control, options.iterations, show
+        )
     devices = _devices(groups)
     show(_heading(options, groups, devices))
     rows: list[Row] = []
@@ -100,12 +106,7 @@ def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, 
     collective = COLLECTIVES[options.collective]
     count = collective.count(size, element.itemsize, groups.ranks)
     inputs = Inputs(count, element, groups.ranks, options.density, options.seed)
-    ours = contenders.Afflux(groups.afflux, options.reachable)
-    others: list[contenders.Contender] = []
-    if "gloo" in options.compare:
-        others.append(contenders.Gloo(groups.gloo))
-    if "mpi" in options.compare:
-        others.append(contenders.Mpi(groups.ranks, element))
+    ours, *others = _contenders(options, groups, element)
     of_key = {"afflux": prepare(collective, ours, inputs, op, groups.rank, in_place=True)}
     if options.out_of_place:
         of_key["out_of_place"] = prepare(collective, ours, inputs, op, groups.rank, in_place=False)
@@ -121,6 +122,18 @@ def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, 
     about["way"] = _way(before, about)
     wrong = {key: _check(trial, options.checks, groups) for key, trial in of_key.items()}
     return _row(options, groups, inputs, dtype, op, timings, wrong, about)
+
+
+def _contenders(
+    options: BenchOptions, groups: _Groups, element: torch.dtype
+) -> list[contenders.Contender]:
+    """Return Afflux and those that it is compared with."""
+    found: list[contenders.Contender] = [contenders.Afflux(groups.afflux, options.reachable)]
+    if "gloo" in options.compare:
+        found.append(contenders.Gloo(groups.gloo))
+    if "mpi" in options.compare:
+        found.append(contenders.Mpi(groups.ranks, element))
+    return found
 
 
 def _entry(key: str, trial: Trial) -> Entry:
@@ -149,7 +162,8 @@ def _way(before: dict[str, Any], after: dict[str, Any]) -> str:
     ways = [way for way in _WAYS if after.get(way, 0) > before.get(way, 0)]
     if after["operations_gloo"] > before["operations_gloo"]:
         return "gloo"
-    return "+".join(ways) or ("shared" if after["engine"] == "shm" else "packets")
+    carriers = {"shm": "shared", "streams": "streams"}
+    return "+".join(ways) or carriers.get(after["engine"], "packets")
 
 
 def _check(trial: Trial, times: int, groups: _Groups) -> int | None:
@@ -249,7 +263,7 @@ def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
         )
     if options.density < 1:
         notes.append(
-            f"{options.density:g} of the blocks of 64 elements are not zero; in place, data are "
+            f"{options.density:g} of the blocks of 256 bytes are not zero; in place, data are "
             "restored before each call, untimed"
         )
     if options.reachable:

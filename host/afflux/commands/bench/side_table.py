@@ -11,8 +11,8 @@ _LEGEND = {
     "add one": "adding 1 to a rank's own tensor, in place: no all_reduce in memory is faster",
     "read": "reading a rank's own tensor once",
     "memcpy": "copying as many bytes as busbw counts, within a rank",
-    "way": "how calls went: small, staged or one_pass in shared memory, packets to an aggregator, "
-    "or gloo",
+    "way": "how calls went: small, staged or one_pass in shared memory, streams between hosts, "
+    "packets to an aggregator, or gloo",
 }
 """The columns whose names say too little."""
 

@@ -28,7 +28,7 @@ class Stages:
     """Costs of stages alone, in seconds.
 
     Attributes:
-        scan, encode, decode: A worker's codec; for a byte.
+        scan, encode, decode: Of blocks at a worker, into packets and out of them; for a byte.
         copy: Of a packet that has come, at a worker; for a byte.
         merge: Of the packets of two workers, at an aggregator; for a byte.
         join: Of packets into the messages that the kernel takes; for a byte.
@@ -70,7 +70,7 @@ def measure_stages(lanes: int, slots: int, tensor_bytes: int, repeats: int = 3) 
         tensor_bytes: Size of the tensor, which should be larger than the caches.
         repeats: How often.
     """
-    codec = _Codec(lanes, slots, tensor_bytes)
+    packets = _Packets(lanes, slots, tensor_bytes)
     found: list[Stages] = []
     for _ in range(repeats):
         empty = _native.empty_calls(_EMPTY_CALLS)
@@ -86,7 +86,7 @@ def measure_stages(lanes: int, slots: int, tensor_bytes: int, repeats: int = 3) 
         merged = _native.merge_packets(2, lanes, slots, tensor_bytes)
         found.append(
             Stages(
-                **codec.measure(),
+                **packets.measure(),
                 copy=copied.seconds / copied.bytes,
                 merge=merged.seconds / merged.bytes,
                 join=plain.join.seconds / plain.join.bytes,
@@ -102,8 +102,8 @@ def measure_stages(lanes: int, slots: int, tensor_bytes: int, repeats: int = 3) 
     return Stages(**{name: median(vars(each)[name] for each in found) for name in vars(found[0])})
 
 
-class _Codec:
-    """A tensor that goes through a worker's codec.
+class _Packets:
+    """A tensor that goes into a worker's packets, and out of them.
 
     Args:
         lanes, slots: Of the job.
@@ -116,13 +116,12 @@ class _Codec:
         self._lanes, self._slots = lanes, slots
         self._elements: NDArray[np.float32] = np.linspace(1, 2, count, dtype=np.float32)
         self._back = np.ones_like(self._elements)
-        self._exponents = np.zeros(blocks, np.uint8)
 
     def measure(self) -> Mapping[str, float]:
-        """Return seconds for a byte: of the codec's stages, and of a memcpy."""
+        """Return seconds for a byte: of a worker's stages, and of a memcpy."""
 
         def scan() -> None:
-            _native.scan(_FLOAT32, self._elements, self._exponents)
+            _native.scan_blocks(_FLOAT32, self._elements)
 
         def walk(back: bool) -> None:
             _native.walk_columns(

@@ -102,7 +102,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
         "aggregator": str(aggregator),
         "shared_memory": {"used_by_ranks_here": not reason, "reason": reason},
         "processor": {"name": processor_name(), "features": _features()},
-        "codec": _codec(),
+        "sums": _sums(),
         "cores": {**asdict(cores := read_cores()), "usable": cores.usable},
         "memory": asdict(read_memory()),
         "socket_buffers": asdict(read_socket_buffers()),
@@ -113,16 +113,16 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
     return report
 
 
-def _codec() -> dict[str, Any]:
-    """Return the codec's instruction sets: the one in use, and all that could be."""
+def _sums() -> dict[str, Any]:
+    """Return the instruction sets that sums can have: the one in use, and all that could be."""
     return {
-        "instruction_set": _native.codec_instruction_set(),
-        "instruction_sets": _native.codec_instruction_sets(),
+        "instruction_set": _native.instruction_set(),
+        "instruction_sets": _native.instruction_sets(),
     }
 
 
 def _features() -> list[str]:
-    """Return the processor's features that a codec may use."""
+    """Return the processor's features that sums may use."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:

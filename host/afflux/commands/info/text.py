@@ -10,7 +10,7 @@ _INDENT = " " * 16
 def render(report: dict[str, Any]) -> str:
     """Show all of the report, advice last."""
     versions, cores, memory = report["versions"], report["cores"], report["memory"]
-    buffers, codec, sharing = report["socket_buffers"], report["codec"], report["shared_memory"]
+    buffers, sums, sharing = report["socket_buffers"], report["sums"], report["shared_memory"]
     lines = [
         _line(
             "afflux",
@@ -26,7 +26,7 @@ def render(report: dict[str, Any]) -> str:
         ),
         _line("processor", report["processor"]["name"] or "unknown"),
         _line("", " ".join(report["processor"]["features"]) or "no vector instructions known"),
-        _line("codec", f"{codec['instruction_set']} (of {', '.join(codec['instruction_sets'])})"),
+        _line("sums", f"{sums['instruction_set']} (of {', '.join(sums['instruction_sets'])})"),
         _line("cores", _cores(cores)),
         _line("memory", _memory(memory)),
         _line(

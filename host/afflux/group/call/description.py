@@ -15,6 +15,7 @@ __all__ = [
     "canonical_name",
     "describe",
     "reduction_name",
+    "reduction_of",
     "sides",
     "tensors_in",
 ]
@@ -61,8 +62,9 @@ class KnownCall(NamedTuple):
 
     Attributes:
         text: The call in words.
-        way: The carrier: the reducer's "native" calls, "gloo", or "python".
-        prepared: The reducer's call; None for others.
+        way: The carrier: the reducer's "native" calls, "gloo", or "python"; "gathered" or
+            "scattered" for a sum of which Gloo moves the elements.
+        prepared: The reducer's call, or the sum; None for others.
         counted: As what a call to Gloo is counted.
         call: The same as Gloo's part of the group takes it.
         size: Bytes of its tensors.
@@ -110,6 +112,12 @@ def canonical_name(method: str) -> str:
 def reduction_name(op: Any) -> str:
     """Return the name of a ReduceOp, be it the enumeration or an option's object: "sum"."""
     return str(getattr(op, "op", op)).rpartition(".")[2].partition(":")[0].rstrip(">").lower()
+
+
+def reduction_of(arguments: tuple[Any, ...]) -> str:
+    """Return the reduction that a call's options name; empty for one that only moves."""
+    asked = getattr(arguments[-1], "reduceOp", None) if arguments else None
+    return "" if asked is None else reduction_name(asked)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -2,8 +2,8 @@
 
 import torch.distributed as dist
 
+from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
-from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["CallRefused", "GroupClosed", "GroupFailed", "OperationTimeout", "error_kind"]
 

@@ -23,7 +23,7 @@ ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
     torch.bfloat16: wire.Dtype.BFLOAT16,
     torch.int32: wire.Dtype.INT32,
 }
-"""The types that an aggregator sums. Shared memory has more (`afflux_drivers.shared.request`)."""
+"""The types that an aggregator sums. Shared memory has more (`afflux_drivers.collectives.call`)."""
 
 
 _OVERLAPS = 1

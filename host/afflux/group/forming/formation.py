@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import PrefixStore
 
-from afflux.group.autotune.calibration import settle
 from afflux.group.forming.rendezvous import meet
 from afflux.group.liveness.witness import Witness
 from afflux.group.reducers.fallback import GlooFallback
@@ -46,7 +45,7 @@ def form(membership: Membership, settings: Settings) -> Formed:
         AffluxError: At every rank, for the same reason.
     """
     rank, size = membership.rank, membership.size
-    reducer, tuning, keys = meet(membership, settings)
+    reducer, keys = meet(membership, settings)
     witness = Witness()
     try:
         if not reducer.notices_ends:
@@ -54,8 +53,6 @@ def form(membership: Membership, settings: Settings) -> Formed:
         # Of this incarnation of the group: an earlier one over the same store had other keys.
         gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
         fallback = GlooFallback(gloo, membership.store, rank, size)
-        if tuning is not None:
-            reducer = settle(reducer, tuning, gloo, fallback, keys.notices, rank, size)
     except BaseException:
         witness.close()
         reducer.leave()

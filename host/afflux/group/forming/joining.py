@@ -45,6 +45,7 @@ def join_jobs(
     """
     worker: Worker | None = None
     leads = rank == units.own[0]
+    rounds = units.by_host and settings.rounding == "host"
 
     def join() -> None:
         nonlocal worker
@@ -55,6 +56,7 @@ def join_jobs(
             rank,
             loss=_loss(settings, rank),
             peer_timeout_s=settings.peer_timeout_s,
+            reduced=rounds,
         )
         try:
             worker.join(settings.connect_timeout_s)
@@ -74,7 +76,9 @@ def join_jobs(
         tickets[0].slots, where,
     )  # fmt: skip
     if units.by_host:
-        ours = HostWorker(rank, units.own, units.shared, worker)
+        ours = HostWorker(
+            rank, units.own, units.shared, worker, tickets[0].size if rounds else None
+        )
         return HostJobReducer(ours, tickets, settings.aggregator, holding, topology)
     assert worker is not None
     return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)

@@ -1,6 +1,6 @@
-"""Aggregators that this process launched: for soft://, rtl:// and board://, and a host's shards.
+"""Aggregators that this process launched: for soft://, rtl:// and board://.
 
-There is one for each URL, address and role, shared by all groups. It ends with the last group, or
+There is one for each URL and address, shared by all groups. It ends with the last group, or
 with this process, however that ends.
 """
 
@@ -32,7 +32,7 @@ class AggregatorNotStarted(AffluxError):
     """The engine that soft://, rtl:// or board:// names did not start."""
 
 
-_Key = tuple[AggregatorUrl, str, str]
+_Key = tuple[AggregatorUrl, str]
 
 
 @dataclass(eq=False)
@@ -67,19 +67,18 @@ class _Own:
 _own = _Own()
 
 
-def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> Launched:
+def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
     """Return the aggregator for `url`, launched if there is none yet, or if the last one has ended.
 
     Args:
         url: Its scheme is soft, rtl or board.
         host: Local address that it binds.
         timeout_s: Until it reports that it is ready; a simulated one may have to be built first.
-        role: Tells apart several for the same URL and address.
 
     Raises:
         AggregatorNotStarted: It did not start; the message gives the reason.
     """
-    key = (url, host, role)
+    key = (url, host)
     with _own.lock:
         running = _launched.get(key)
         if running is not None and (running.owner != os.getpid() or not running.runs()):

@@ -4,7 +4,7 @@ A plan travels through the store. Every rank makes its reducer of the same one, 
 
 GlooPlan     nothing else can be had, or it was asked for
 JobPlan      jobs at aggregators that AFFLUX_AGGREGATOR names
-ShardsPlan   a software aggregator in each host
+StreamsPlan  streams between the ranks
 """
 
 import functools
@@ -15,15 +15,14 @@ import secrets
 from functools import partial
 from typing import Any, NamedTuple
 
-from afflux.group.autotune.calibration import Tuning, calibration_key, known
-from afflux.group.autotune.rates import Rates
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.joining import join_jobs
-from afflux.group.forming.shards import Shards
+from afflux.group.forming.streams import StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
+from afflux.group.reducers.streams_reducer import HostsReducer, StreamsReducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import lanes_to
 from afflux.group.settings.variables import Settings
@@ -32,14 +31,16 @@ from afflux.group.store.introduction import Introduction, check_agreement
 from afflux.group.store.keys import GroupStore, master_of
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.hosts.worker import HostsWorker, rails
+from afflux_drivers.streams.worker import StreamsWorker
+from afflux_hdl.contract import wire
 
 __all__ = [
     "Forming",
     "GlooPlan",
     "JobPlan",
-    "Made",
     "Plan",
-    "ShardsPlan",
+    "StreamsPlan",
     "decide",
     "from_json",
     "to_json",
@@ -70,18 +71,6 @@ class Forming(NamedTuple):
     everyone: list[Introduction]
 
 
-class Made(NamedTuple):
-    """The outcome of a plan.
-
-    Attributes:
-        reducer: Of this rank.
-        tuning: How the reducer's ways are to be tuned; None if there is one only.
-    """
-
-    reducer: Reducer[Any]
-    tuning: Tuning | None = None
-
-
 class GlooPlan(NamedTuple):
     """All of a group's collectives are Gloo's.
 
@@ -93,11 +82,11 @@ class GlooPlan(NamedTuple):
     topology: Topology
     asked: bool
 
-    def make(self, forming: Forming) -> Made:
+    def make(self, forming: Forming) -> Reducer[Any]:
         """Return the reducer; warn at rank 0."""
         if forming.rank == 0 and not self.asked:
             _warn_of_gloo(self.topology.reason)
-        return Made(GlooReducer(forming.settings.aggregator, self.topology))
+        return GlooReducer(forming.settings.aggregator, self.topology)
 
 
 class JobPlan(NamedTuple):
@@ -115,17 +104,16 @@ class JobPlan(NamedTuple):
     boards: list[list[Any]]
     tickets: str
 
-    def make(self, forming: Forming) -> Made:
+    def make(self, forming: Forming) -> Reducer[Any]:
         """Join the jobs. Collective."""
         topology, units = _units(forming, self.topology, self.hosts)
         try:
             text = self.tickets or self._get(forming, units)
             tickets = _own(text, units.own[0])
-            reducer = join_jobs(
+            return join_jobs(
                 forming.exchange, forming.rank, forming.settings, tickets, forming.lease,
                 units, topology,
             )  # fmt: skip
-            return Made(reducer)
         except BaseException:
             units.close()
             raise
@@ -141,6 +129,8 @@ class JobPlan(NamedTuple):
 
         def get() -> str:
             lanes = min(ways or (each.lanes for each in forming.everyone))
+            if units.by_host and settings.rounding == "exact":
+                lanes = wire.lanes_of_partial_sums(lanes)
             return forming.lease.get(lanes, units.all, forming.everyone)
 
         (text,) = exchange.share("job", [0], get, patience_s)
@@ -165,77 +155,58 @@ class JobPlan(NamedTuple):
         return min(lanes)
 
 
-class ShardsPlan(NamedTuple):
-    """A software aggregator in each host.
+class StreamsPlan(NamedTuple):
+    """Streams between the ranks.
 
     Attributes:
-        topology: Flat, or by host.
-        hosts: The ranks of each host, in order of the leaders.
-        key: 16 bytes in hexadecimal, for the probes.
-        lanes: Most lanes that all ranks want.
-        slots: Slots that rank 0 wants.
+        topology: Why.
+        hosts: The ranks of each host.
+        key: 16 bytes in hexadecimal, by which ranks know each other.
         require: Whether Gloo may not take their place.
-        calibration: Key of the calibration with Gloo; empty if nothing but shards was asked for.
-        rates: The measurements of an earlier such calibration; none if it is still to be.
     """
 
     topology: Topology
     hosts: list[list[int]]
     key: str
-    lanes: int
-    slots: int
     require: bool
-    calibration: str
-    rates: list[list[Any]]
 
-    def make(self, forming: Forming) -> Made:
-        """Start the shards, and join them. Collective."""
+    def make(self, forming: Forming) -> Reducer[Any]:
+        """Share memory within hosts, and connect with the ranks of others. Collective."""
         topology, units = _units(forming, self.topology, self.hosts)
         try:
-            shards = Shards(
-                forming.exchange,
-                forming.rank,
-                self.hosts,
-                self.key,
-                (self.lanes, self.slots),
-                units.all,
-                forming.settings,
-                master_of(forming.keys.store) or os.environ.get("MASTER_ADDR", ""),
-            )
-            try:
-                tickets = shards.set_up()
-                reducer = join_jobs(
-                    forming.exchange, forming.rank, forming.settings, tickets, shards,
-                    units, topology,
-                )  # fmt: skip
-            except BaseException:
-                shards.give_back()
-                raise
+            group = StreamsGroup(
+                self.hosts, rails(units.all) if units.by_host else [range(forming.size)],
+                bytes.fromhex(self.key), forming.keys.incarnation, _master(forming),
+            )  # fmt: skip
+            lanes, threads = join_streams(forming.exchange, forming.rank, group, forming.settings)
+            url = forming.settings.aggregator
+            if not units.by_host:
+                return StreamsReducer(StreamsWorker(forming.rank, lanes, threads), url, topology)
+            rounds = forming.settings.rounding == "host"
+            worker = HostsWorker(forming.rank, units.all, units.shared, lanes, threads, rounds)
+            return HostsReducer(worker, url, topology)
         except BaseException:
             units.close()
             raise
-        if not self.calibration:
-            return Made(reducer)
-        return Made(reducer, Tuning(self.calibration, Rates(self.rates) if self.rates else None))
 
     def without(self, reason: str) -> GlooPlan:
-        """Return what all ranks do if there are no shards.
+        """Return what all ranks do if there are no streams.
 
         Raises:
             RendezvousError: Gloo may not take their place.
         """
-        reason = f"{self.topology.reason}; and there are no shards: {reason}"
+        reason = f"{self.topology.reason}; and there are no streams: {reason}"
         if self.require:
             raise RendezvousError(_only_gloo(reason))
         return GlooPlan(Topology("gloo", reason), asked=False)
 
 
-Plan = GlooPlan | JobPlan | ShardsPlan
+Plan = GlooPlan | JobPlan | StreamsPlan
 
 
 def to_json(plan: Plan) -> str:
     """Return a plan as the ticket of `docs/protocol.md`, section 10.4."""
-    ticket: dict[str, Any] = {"topology": plan.topology, "require": False, "contest": ""}
+    ticket: dict[str, Any] = {"topology": plan.topology, "require": False}
     match plan:
         case GlooPlan():
             ticket["gloo"] = "" if plan.asked else plan.topology.reason
@@ -246,12 +217,9 @@ def to_json(plan: Plan) -> str:
                 ticket["hosts"] = plan.hosts
             elif plan.tickets:
                 ticket["job"] = plan.tickets
-        case ShardsPlan():
-            ticket |= {"require": plan.require, "contest": plan.calibration}
-            if plan.rates:
-                ticket["rates"] = plan.rates
-            names = ("hosts", "key", "lanes", "slots")
-            ticket["shards"] = {name: getattr(plan, name) for name in names}
+        case StreamsPlan():
+            ticket |= {"require": plan.require}
+            ticket["streams"] = {"hosts": plan.hosts, "key": plan.key}
     return json.dumps(ticket)
 
 
@@ -261,15 +229,8 @@ def from_json(text: str) -> Plan:
     topology = Topology(*ticket["topology"])
     if "gloo" in ticket:
         return GlooPlan(topology, asked=not ticket["gloo"])
-    if "shards" in ticket:
-        rates = ticket.get("rates", [])
-        return ShardsPlan(
-            topology,
-            **ticket["shards"],
-            require=ticket["require"],
-            calibration=ticket["contest"],
-            rates=rates,
-        )
+    if "streams" in ticket:
+        return StreamsPlan(topology, **ticket["streams"], require=ticket["require"])
     return JobPlan(
         topology, ticket.get("hosts", []), ticket.get("boards", []), ticket.get("job", "")
     )
@@ -297,19 +258,9 @@ def decide(forming: Forming, unshared: str) -> Plan:
         if settings.require:
             raise RendezvousError(_only_gloo(topology.reason))
         return GlooPlan(topology, asked=url.scheme == "gloo")
-    if topology.sharded:
-        plan = ShardsPlan(
-            topology, hosts, secrets.token_hex(16), lanes, settings.slots, settings.require, "", []
-        )
-        if url.scheme == "auto" and not settings.require:
-            calibration = calibration_key(everyone, settings.interface or ())
-            earlier = known(calibration)
-            if isinstance(earlier, Topology):
-                return GlooPlan(earlier, asked=True)
-            rates = [list(each) for each in earlier.points] if earlier is not None else []
-            plan = plan._replace(calibration=calibration, rates=rates)
+    if topology.streamed:
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
-        return plan
+        return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require)
     # The ranks look for their ways to boards before a job is asked for.
     boards = lease.boards()
     if topology.by_host:
@@ -326,6 +277,11 @@ def _units(forming: Forming, topology: Topology, hosts: list[list[int]]) -> tupl
         return topology, Units.flat(forming.rank, forming.size)
     units = share_on_hosts(forming.exchange, forming.rank, hosts)
     return topology if units.by_host else topology.flat(), units
+
+
+def _master(forming: Forming) -> str:
+    """Return the name or address of the store's server."""
+    return master_of(forming.keys.store) or os.environ.get("MASTER_ADDR", "")
 
 
 def _own(text: str, rank: int) -> list[JobTicket]:

@@ -1,7 +1,7 @@
 """How a new group gets its reducers: over memory that its ranks share, or over aggregators.
 
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
-auto                shared memory                 shards and Gloo, by the `calibration`; else Gloo
+auto                shared memory                 streams; else Gloo
 shm://              shared memory                 an error
 gloo://             Gloo                          Gloo
 all others          aggregators                   aggregators
@@ -11,18 +11,15 @@ import logging
 import os
 from typing import Any, NamedTuple
 
-from afflux.group.autotune.calibration import Tuning
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.plans import (
     Forming,
     GlooPlan,
-    Made,
-    ShardsPlan,
+    StreamsPlan,
     decide,
     from_json,
     to_json,
 )
-from afflux.group.forming.shards import START_S
 from afflux.group.forming.shared_memory import claim_memory, offer_memory
 from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.shared_reducer import SharedMemoryReducer
@@ -44,6 +41,9 @@ _log = logging.getLogger("afflux")
 
 _LOOPBACK = "127.0.0.1"
 
+_LATE_S = 3.0
+"""For a rank on a busy host that has waited as long as the others."""
+
 _DECLINE_S = 5.0
 """A rank that cannot take part lets the others know, but does not wait for them long."""
 
@@ -55,12 +55,10 @@ class Met(NamedTuple):
 
     Attributes:
         reducer: Of this rank.
-        tuning: How its ways are to be tuned; None if there is one only.
         keys: The group's, in torch's store. To be released with the group.
     """
 
     reducer: Reducer[Any]
-    tuning: Tuning | None
     keys: GroupStore
 
 
@@ -141,7 +139,7 @@ def _follow(
         exchange = Exchange(keys.asked, rank, size, timeout.total_seconds())
         lease = GroupLease(keys.store, settings)
         forming = Forming(rank, size, settings, exchange, keys, lease, everyone)
-        return Met(*_make(forming, reason), keys)
+        return Met(_make(forming, reason), keys)
     except BaseException:
         if keys is not None:
             keys.release()
@@ -149,10 +147,10 @@ def _follow(
 
 
 def _shared(worker: SharedWorker, keys: GroupStore, settings: Settings) -> Met:
-    return Met(SharedMemoryReducer(worker, settings.aggregator), None, keys)
+    return Met(SharedMemoryReducer(worker, settings.aggregator), keys)
 
 
-def _make(forming: Forming, unshared: str) -> Made:
+def _make(forming: Forming, unshared: str) -> Reducer[Any]:
     """Make the reducer of a rank that shares no memory with all others. Collective.
 
     Args:
@@ -178,17 +176,20 @@ def _make(forming: Forming, unshared: str) -> Made:
             raise
         try:
             may_fall = settings.aggregator.scheme == "auto"
-            reason = exchange.verdict(failure, may_fall, START_S + settings.connect_timeout_s)
+            # A rank may be connecting in vain, in one network after the other.
+            networks = len(settings.interface or ("",))
+            patience_s = settings.connect_timeout_s * networks + _LATE_S
+            reason = exchange.verdict(failure, may_fall, patience_s)
         except BaseException:
             if failure is None:
-                made.reducer.leave()
+                made.leave()
             raise
         if not reason:
             return made
         if failure is None:
-            made.reducer.leave()
+            made.leave()
         # Nothing else may fall.
-        assert isinstance(plan, ShardsPlan)
+        assert isinstance(plan, StreamsPlan)
         try:
             return plan.without(reason).make(forming)
         except RendezvousError as error:
@@ -205,7 +206,13 @@ def _introduction(settings: Settings, adapter: str) -> Introduction:
         OSError: The aggregator's name does not resolve, or there is no route to it.
         ValueError: Not even a packet of one block fits the route's MTU.
     """
-    return Introduction(settings.aggregator, host_identity(), _lanes(settings), adapter=adapter)
+    return Introduction(
+        settings.aggregator,
+        host_identity(),
+        _lanes(settings),
+        adapter=adapter,
+        rounding=settings.rounding,
+    )
 
 
 def _lanes(settings: Settings) -> int:
@@ -214,8 +221,8 @@ def _lanes(settings: Settings) -> int:
         return settings.lanes
     if url.may_share:
         return wire.LANES_MAX
-    if url.scheme in ("shards", "gloo"):
-        # The probes find out; Gloo has no such packets.
+    if url.scheme in ("streams", "gloo"):
+        # They have no such packets.
         return wire.LANES_MAX
     if not url.embedded:
         return min(lanes_to(*each) for each in url.addresses)

@@ -100,6 +100,8 @@ def _why_apart(ticket: dict[str, Any], own: Introduction) -> str:
         return f"its adapter, {own.adapter}, does not go with rank 0's, {theirs.adapter}"
     if str(own.url) != str(theirs.url):
         return f"AFFLUX_AGGREGATOR={own.url} is not rank 0's"
+    if own.rounding != theirs.rounding:
+        return f"AFFLUX_ROUNDING={own.rounding} is not rank 0's"
     if own.host != theirs.host:
         return "on another host or in another network namespace than rank 0"
     return ""

@@ -32,8 +32,8 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
     """
     if url.scheme == "udp" and url.parent is not None:
         return Topology("tree", f"AFFLUX_AGGREGATOR={url}")
-    if url.scheme == "shards":
-        return Topology("shards" + _suffix(hosts), f"AFFLUX_AGGREGATOR={url}")
+    if url.scheme == "streams":
+        return _among_ranks(hosts, f"AFFLUX_AGGREGATOR={url}")
     if url.scheme == "udp":
         return Topology("aggregator" + _suffix(hosts), f"AFFLUX_AGGREGATOR={url}")
     if url.scheme == "gloo":
@@ -43,8 +43,12 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
     if len(hosts) == 1:
         return Topology("gloo", unshared or "the ranks of one host cannot share memory")
     apart = f"rank {hosts[1][0]} is on another host or in another network namespace than rank 0"
-    # If paths and leaders allow it, and if a calibration with Gloo does not tell otherwise.
-    return Topology("shards" + _suffix(hosts), apart)
+    return _among_ranks(hosts, apart)
+
+
+def _among_ranks(hosts: Sequence[Sequence[int]], reason: str) -> Topology:
+    """Return the topology without an aggregator of its own."""
+    return Topology("streams" + _suffix(hosts), reason)
 
 
 def _suffix(hosts: Sequence[Sequence[int]]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from afflux.group.call.errors import GroupFailed
 from afflux.group.store.notices import Notices, numbered
+from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, Interrupted
-from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["Outside"]
 

@@ -21,7 +21,7 @@ from afflux.group.settings.variables import Settings
 from afflux.group.store.exchange import Exchange
 from afflux.group.store.introduction import host_identity
 from afflux.group.store.keys import GroupStore, master_of
-from afflux_drivers.shared.worker import RanksEnded
+from afflux_drivers.collectives.worker import RanksEnded
 
 __all__ = ["Witness"]
 

@@ -1,11 +1,12 @@
 """Gloo, for calls that the engine does not take: other collectives, dtypes and reductions."""
 
 import collections
+import contextlib
 import ctypes
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch._C._distributed_c10d import Store
 from afflux.group.call.description import Call
 from afflux.group.call.errors import CallRefused
 from afflux.group.call.tensors import dtype_name
-from afflux.group.reducers.gloo_forms import hand_over, reduced_form
+from afflux.group.reducers.exact_sums import Steps, exact_sums
+from afflux.group.reducers.gloo_forms import hand_over
 from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
 
 __all__ = ["GlooFallback"]
@@ -30,6 +32,9 @@ _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 _CPU = torch.device("cpu")
 
 _SLICE = timedelta(milliseconds=250)
+
+_SIDE_BY_SIDE = 3
+"""Chunks of a sum: two that move, as Gloo has two threads, while the third is summed."""
 
 
 class GlooFallback:
@@ -86,16 +91,7 @@ class GlooFallback:
             RuntimeError: A connection failed.
         """
         self.count(call)
-        try:
-            handed = hand_over(method, arguments, self._rank, self._size)
-            # A call that is given up stays in the list: Gloo cannot be stopped and still writes to
-            # its tensors.
-            work = getattr(self._group, handed.method)(*handed.arguments)
-            self._in_flight.append((work, (arguments, handed)))
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise CallRefused(f"{call.text}: {error}") from error
-        self._finish(work, call, timeout_s, interrupted)
-        handed.finish()
+        self._carry_out(method, arguments, _Waiting(call, timeout_s, interrupted))
 
     def all_reduce(
         self,
@@ -104,7 +100,9 @@ class GlooFallback:
         timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
-        """Sum or average a contiguous tensor that the engine could take, too. For errors see `run`.
+        """Sum or average a contiguous tensor that the engine could take, too, without counting it.
+
+        For errors see `run`.
 
         Raises:
             CallRefused: Gloo does not take it.
@@ -112,19 +110,9 @@ class GlooFallback:
         name = dtype_name(tensor.dtype)
         call = Call("all_reduce", name, f"all_reduce {reduction} {name}", "")
         options = dist.AllreduceOptions()
+        options.reduceOp = getattr(dist.ReduceOp, reduction.upper())
         options.timeout = timedelta(seconds=timeout_s)
-        assert self._group is not None
-        try:
-            form = reduced_form(tensor.dtype, reduction, self._size)
-            given = form.give(tensor)
-            work = self._group.allreduce([given], options)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise CallRefused(f"{call.text}: {error}") from error
-        self.counts[f"all_reduce {name}"] += 1
-        self.keep(work, (tensor, given))
-        self._finish(work, call, timeout_s, interrupted)
-        if given is not tensor:
-            tensor.copy_(form.take(given))
+        self._carry_out("allreduce", ([tensor], options), _Waiting(call, timeout_s, interrupted))
 
     def finish(
         self,
@@ -135,56 +123,59 @@ class GlooFallback:
         interrupted: Callable[[], str | None],
     ) -> None:
         """Wait for a call that C++ has begun; for arguments and errors see `run`."""
-        self.keep(work, arguments)
-        self._finish(work, call, timeout_s, interrupted)
-
-    def keep(self, work: dist.Work, arguments: tuple[Any, ...]) -> None:
-        """Keep a call's tensors, as Gloo cannot be stopped and still writes to them."""
         self._in_flight.append((work, arguments))
+        self._finish(work, _Waiting(call, timeout_s, interrupted))
+        self._in_flight.clear()
 
-    def _finish(
-        self,
-        work: dist.Work,
-        call: Call,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-    ) -> None:
+    def _carry_out(self, method: str, arguments: tuple[Any, ...], waiting: "_Waiting") -> None:
+        with _refused(waiting.call):
+            sums = exact_sums(method, arguments, self._rank, self._size)
+            handed = None if sums else hand_over(method, arguments, self._rank, self._size)
+        if handed is not None:
+            self._finish(self._begin(waiting.call, handed.method, *handed.arguments), waiting)
+            handed.finish()
+        elif sums is not None:
+            self._move(sums.steps, waiting)
+            sums.finish()
+        self._in_flight.clear()
+
+    def _move(self, chunks: Iterator[Steps], waiting: "_Waiting") -> None:
+        """Carry out the moves of a sum: those of some chunks side by side."""
+        options = dist.AllToAllOptions()
+        options.timeout = timedelta(seconds=waiting.timeout_s)
+        under_way: collections.deque[tuple[Steps, dist.Work]] = collections.deque()
+        while True:
+            # In an order that is the same at all ranks, whichever move ends first.
+            steps = next(chunks, None) if len(under_way) < _SIDE_BY_SIDE else None
+            if steps is None:
+                if not under_way:
+                    return
+                steps, work = under_way.popleft()
+                self._finish(work, waiting)
+            move = next(steps, None)
+            if move is not None:
+                under_way.append(
+                    (steps, self._begin(waiting.call, "alltoall_base", *move, options))
+                )
+
+    def _begin(self, call: Call, method: str, *arguments: Any) -> dist.Work:
+        """Begin a call of Gloo's."""
+        with _refused(call):
+            work: dist.Work = getattr(self._group, method)(*arguments)
+        # A call that is given up stays in the list: Gloo cannot be stopped and still writes to its
+        # tensors.
+        self._in_flight.append((work, arguments))
+        return work
+
+    def _finish(self, work: dist.Work, waiting: "_Waiting") -> None:
         try:
-            self._wait(work, call, timeout_s, interrupted)
+            waiting.wait(work)
         except AffluxError:
             raise
         except RuntimeError as error:
             if _NETWORK.search(str(error)):
                 raise
-            raise CallRefused(f"{call.text}: {error}") from error
-
-    def _wait(
-        self,
-        work: dist.Work,
-        call: Call,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-    ) -> None:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                # Only when wait returns are all kinds of Gloo's work surely over.
-                work.wait(_SLICE)
-                self._in_flight.clear()
-                return
-            except RuntimeError as error:
-                if "timed out" not in str(error).lower():
-                    raise
-                if work.is_completed():
-                    # It ended just after the slice, or with a timeout of its own: wait raises that.
-                    work.wait()
-                    self._in_flight.clear()
-                    return
-            reason = interrupted()
-            if reason is not None:
-                raise Interrupted(reason)
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"Gloo's {call.name} timed out after {timeout_s:g} s")
+            raise CallRefused(f"{waiting.call.text}: {error}") from error
 
     def close(self) -> bool:
         """Let go of Gloo, after the last call of `run`, in a process that may end at once.
@@ -204,3 +195,49 @@ class GlooFallback:
         # Group, tensors and threads end with the process instead.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         return False
+
+
+class _Waiting:
+    """The waiting for one call, whose time begins now.
+
+    Args:
+        call: The call.
+        timeout_s: How long it may take.
+        interrupted: See `GlooFallback.run`.
+    """
+
+    def __init__(self, call: Call, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
+        self.call = call
+        self.timeout_s = timeout_s
+        self._interrupted = interrupted
+        self._deadline = time.monotonic() + timeout_s
+
+    def wait(self, work: dist.Work) -> None:
+        """Wait for a part of it."""
+        while True:
+            try:
+                # Only when wait returns are all kinds of Gloo's work surely over.
+                work.wait(_SLICE)
+                return
+            except RuntimeError as error:
+                if "timed out" not in str(error).lower():
+                    raise
+                if work.is_completed():
+                    # It ended just after the slice, or with a timeout of its own: wait raises that.
+                    work.wait()
+                    return
+            reason = self._interrupted()
+            if reason is not None:
+                raise Interrupted(reason)
+            if time.monotonic() > self._deadline:
+                name = self.call.name
+                raise DeadlineExceeded(f"Gloo's {name} timed out after {self.timeout_s:g} s")
+
+
+@contextlib.contextmanager
+def _refused(call: Call) -> Iterator[None]:
+    """Raise what Gloo, or its forms, do not take as an error of the call."""
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise CallRefused(f"{call.text}: {error}") from error

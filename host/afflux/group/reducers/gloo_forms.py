@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from afflux.group.call.description import reduction_name, tensors_in
+from afflux.group.call.description import reduction_of, tensors_in
 from afflux.group.call.tensors import dtype_name, lies_plainly, plain
+from afflux.group.reducers.exact_sums import summed_exactly
 
-__all__ = ["Form", "Handed", "hand_over", "reduced_form", "taken_as_is"]
+__all__ = ["Form", "Handed", "hand_over", "taken_as_is"]
 
 _GLOO_DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
@@ -27,8 +28,9 @@ _WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: tor
 """Sums, products and bits of the wider type, cut off, are those of the type itself."""
 
 _SHORT = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32)
-_HALVES = (torch.float16, torch.bfloat16)
-_FLOATS = (torch.float32, torch.float64)
+_ORDERED = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
+"""Floats whose greatest and least are found as those of integers: Gloo may lose a NaN."""
+
 _BITS = ("band", "bor", "bxor")
 _REDUCTIONS = ("sum", "product", "min", "max", *_BITS)
 
@@ -76,10 +78,12 @@ def taken_as_is(method: str, arguments: tuple[Any, ...], size: int) -> bool:
     """
     if method == "alltoall":
         return False
-    reduction = _reduction(arguments)
+    reduction = reduction_of(arguments)
     try:
         return all(
-            each.layout is torch.strided and _form(each.dtype, reduction, size) is _AS_IT_IS
+            each.layout is torch.strided
+            and not summed_exactly(each.dtype, reduction)
+            and _form(each.dtype, reduction, size) is _AS_IT_IS
             for each in tensors_in(arguments)
         )
     except ValueError:
@@ -109,7 +113,7 @@ def hand_over(method: str, arguments: tuple[Any, ...], rank: int, size: int) -> 
             raise ValueError(f"{method}: the tensors are {names}; all must have one dtype")
         if each.is_quantized:
             raise ValueError(f"{method}: Gloo takes no quantized tensor ({dtype_name(dtype)})")
-    reduction = _reduction(arguments)
+    reduction = reduction_of(arguments)
     form = _form(dtype, reduction, size)
     options = arguments[-1]
     # Gloo's reduce sums in the tensors of all ranks, and only the destination's is to change.
@@ -210,6 +214,8 @@ def _plain(dtype: torch.dtype, reduction: str) -> Form | None:
     """Return the form of all but averages."""
     if reduction not in _REDUCTIONS or (reduction in _BITS and dtype.is_floating_point):
         return None
+    if dtype in _ORDERED and reduction in ("min", "max"):
+        return _extreme(dtype, reduction == "max")
     if dtype in _GLOO_DTYPES:
         return _AS_IT_IS
     if dtype is torch.bool:
@@ -233,6 +239,27 @@ def _plain(dtype: torch.dtype, reduction: str) -> Form | None:
     return None
 
 
+def _extreme(dtype: torch.dtype, greatest: bool) -> Form:
+    """Return the form of the greatest or least number: a NaN wins, and -0 is less than +0."""
+    bits = _ORDERED[dtype]
+    low, high = torch.iinfo(bits).min, torch.iinfo(bits).max
+
+    def mirrored(integers: torch.Tensor) -> torch.Tensor:
+        # The order of floats is that of their bits, but that of negative ones is upside down.
+        return torch.where(integers < 0, integers ^ high, integers)
+
+    def give(floats: torch.Tensor) -> torch.Tensor:
+        order = mirrored(floats.view(bits))
+        return order.masked_fill_(floats.isnan(), high if greatest else low).to(torch.int32)
+
+    def take(order: torch.Tensor) -> torch.Tensor:
+        floats = mirrored(order.to(bits)).view(dtype)
+        # All NaN are one.
+        return floats.masked_fill_(floats.isnan(), torch.nan)
+
+    return Form("max" if greatest else "min", give, take)
+
+
 def _average(dtype: torch.dtype, size: int) -> Form | None:
     """Return the form of an average; those of integers are cut off, as NCCL's are."""
     if dtype in _SHORT:
@@ -243,11 +270,10 @@ def _average(dtype: torch.dtype, size: int) -> Form | None:
         )
     if dtype in (torch.int64, torch.uint64):
         return Form("sum", _split, functools.partial(_joined, dtype=dtype, size=size))
-    if dtype in (*_HALVES, *_FLOATS):
-        wide = torch.float32 if dtype in _HALVES else dtype
+    if dtype is torch.float64:
         # By a power of two, so that only the smallest numbers lose bits, and then by the rest.
         scale = 1 << (size - 1).bit_length()
-        return Form("sum", lambda x: x.to(wide) / scale, lambda x: x.div_(size / scale).to(dtype))
+        return Form("sum", lambda x: x / scale, lambda x: x.div_(size / scale))
     if dtype.is_complex:
         real = _average(dtype.to_real(), size)
         if real is not None:
@@ -279,11 +305,6 @@ def _joined(sums: torch.Tensor, dtype: torch.dtype, size: int) -> torch.Tensor:
     # Towards zero.
     quotient += (upper < 0) & (rest % size != 0)
     return quotient.view(dtype)
-
-
-def _reduction(arguments: tuple[Any, ...]) -> str:
-    asked = getattr(arguments[-1], "reduceOp", None) if arguments else None
-    return "" if asked is None else reduction_name(asked)
 
 
 def _with_reduction(options: Any, reduction: str) -> Any:

@@ -29,7 +29,6 @@ class GlooReducer:
     native = None
     comparison = Comparison.NEVER
     notices_ends = False
-    timed = False
 
     def __init__(self, url: AggregatorUrl, topology: Topology) -> None:
         self.url = url

@@ -7,6 +7,10 @@ it lies; as results come they also go into the memory, for the others (`drivers/
 mirror.hpp`). Blocks of zeros are neither put in nor handed out: there is a byte for each block that
 says what is there.
 
+With rounding="host" the leader first reduces what its host has, rounds it, and sends it as its own:
+the bits are those of two steps, and packets have numbers in place of partial sums. Of an average
+2**-k is taken off before the host rounds, and every rank divides what comes back.
+
 A tensor is taken in pieces, so that a rank's memory is bounded. While the network carries one
 piece, the others put in the next one, and take out the last.
 
@@ -29,8 +33,8 @@ from numpy.typing import NDArray
 
 from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction
+from afflux_drivers.collectives.call import GroupCall
 from afflux_drivers.errors import AffluxError, Interrupted
-from afflux_drivers.shared.request import SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.statistics import WorkerStatistics
@@ -44,13 +48,9 @@ PIECE_BYTES = 16 << 20
 blocks are zeros also for slots that by chance have more rounds than others. Pieces of 4 MiB, which
 the others could put in sooner, cost more by that than they saved."""
 
-_SPARE_BYTES = 4096
-"""The last piece may be longer than the others by what must not be a piece of its own."""
+_SMALL_BYTES = wire.LANES_MAX * wire.BLOCK_BYTES
+"""Pieces of so many bytes may travel with the opening round, which takes whole ones."""
 
-_SMALL = wire.LANES_MAX * wire.BLOCK_ELEMENTS
-"""Pieces of so many elements may be exact or direct, which takes whole ones."""
-
-_LEAST_BLOCK_BYTES = 2 * wire.BLOCK_ELEMENTS
 _PAGE = 4096
 
 _GRACE_S = 1.0
@@ -62,24 +62,20 @@ Interruption = Callable[[], str | None]
 def pieces(count: int, itemsize: int) -> list[tuple[int, int]]:
     """Return where each piece of so many elements begins and ends.
 
-    Pieces are whole blocks, and none is so short that it alone would be summed in exact mode: the
-    bits are those of the whole.
+    All but the last one are whole blocks.
     """
     each = PIECE_BYTES // itemsize
     cuts = [*range(0, count, each), count] if count else [0, 0]
-    if len(cuts) > 2 and cuts[-1] - cuts[-2] <= wire.EXACT_ELEMENTS:
-        del cuts[-2]
     return list(itertools.pairwise(cuts))
 
 
 def _blocks(elements: NDArray[Any]) -> int:
-    return -(-len(elements) // wire.BLOCK_ELEMENTS)
+    return -(-elements.nbytes // wire.BLOCK_BYTES)
 
 
 def _half_bytes() -> int:
     """Return what a rank has for a piece: its elements, then a byte for each block."""
-    elements = PIECE_BYTES + _SPARE_BYTES
-    return elements + -(-elements // _LEAST_BLOCK_BYTES // _PAGE) * _PAGE
+    return PIECE_BYTES + -(-PIECE_BYTES // wire.BLOCK_BYTES // _PAGE) * _PAGE
 
 
 class _Buffers:
@@ -98,16 +94,16 @@ class _Buffers:
     def half(self, index: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
         """Return where piece n of a rank of the host is, in whole blocks."""
         start = n % 2 * _half_bytes()
-        length = _blocks(like) * wire.BLOCK_ELEMENTS * like.itemsize
+        length = _blocks(like) * wire.BLOCK_BYTES
         found = self._slices[index][start : start + length].view(like.dtype)
         return found
 
     def marks(self, index: int, n: int, like: NDArray[Any]) -> NDArray[np.uint8]:
         """Return a byte for each block of the same: of the leader's, whether it is there.
 
-        Of another rank's, what `_native.scan_clear` finds.
+        Of another rank's, what `_native.scan_into` finds.
         """
-        start = n % 2 * _half_bytes() + PIECE_BYTES + _SPARE_BYTES
+        start = n % 2 * _half_bytes() + PIECE_BYTES
         return self._slices[index][start : start + _blocks(like)]
 
 
@@ -119,6 +115,8 @@ class HostWorker:
         ranks: Those of the host, the leader first.
         shared: Their memory; None if the rank is alone.
         worker: The host's, at the leader.
+        rounds_for: Ranks of the group, if each host reduces its ranks' elements and rounds, and its
+            worker sends only what that gives; None if the sums are to be exact.
     """
 
     def __init__(
@@ -127,8 +125,10 @@ class HostWorker:
         ranks: Sequence[int],
         shared: SharedWorker | None,
         worker: Worker | None,
+        rounds_for: int | None = None,
     ) -> None:
         self.rank = rank
+        self._rounds_for = rounds_for
         self._leads = rank == ranks[0]
         self._shared = shared
         self._worker = worker
@@ -156,7 +156,7 @@ class HostWorker:
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the group; see `Worker.all_reduce`."""
         result = elements if in_place else elements.copy()
-        of_host = self._shared, self._worker, self._buffers
+        of_host = self._shared, self._worker, self._buffers, self._rounds_for
         operation = _Operation(*of_host, dtype, reduction, shape, timeout_s, interrupted)
         cuts = pieces(len(result), result.itemsize)
         carry_out = operation.lead if self._leads else operation.follow
@@ -194,6 +194,7 @@ class _Operation:
         shared: SharedWorker | None,
         worker: Worker | None,
         buffers: _Buffers,
+        rounds_for: int | None,
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
@@ -206,10 +207,12 @@ class _Operation:
         self._dtype = dtype
         self._reduction = reduction
         self._shape = shape
-        self._call = SharedCall.barrier(SharedCall.of(dtype, reduction, shape).name)
+        self._call = GroupCall.barrier(GroupCall.of(dtype, reduction, shape).name)
         self._timeout_s = timeout_s
         self._interrupted = interrupted
         self._started_s = time.monotonic()
+        self._rounds_for = rounds_for
+        self._averages = reduction is Reduction.AVG
         self._skips_zeros = reduction.opcode == wire.Opcode.SUM
 
     def lead(self, parts: Sequence[NDArray[Any]]) -> None:
@@ -218,15 +221,18 @@ class _Operation:
         self._pass_phase()
         for n, part in enumerate(parts):
             exponents, mirror = [], None
-            if self._shared is not None and len(part) > _SMALL:
+            if self._shared is not None and part.nbytes > _SMALL_BYTES:
                 mirror = buffers.half(0, n, part)[: len(part)], buffers.marks(0, n, part)
                 mirror[1].fill(0)
                 if self._skips_zeros:
                     exponents = [buffers.marks(index, n, part) for index in buffers.others]
             others = [buffers.half(index, n, part)[: len(part)] for index in buffers.others]
-            self._sum(part, HostPiece(others, exponents, mirror, len(parts) > 1))
+            self._sum(
+                part, self._rounded(part, HostPiece(others, exponents, mirror, len(parts) > 1))
+            )
             if self._shared is not None and mirror is None:
                 np.copyto(buffers.half(0, n, part)[: len(part)], part)
+            self._divide(part)
             self._pass_phase()
 
     def follow(self, parts: Sequence[NDArray[Any]]) -> None:
@@ -239,11 +245,14 @@ class _Operation:
             self._pass_phase(_GRACE_S)
             # Before the next one goes in: that is awaited by all hosts.
             half = self._buffers.half(0, n, part)[: len(part)]
-            if len(part) <= _SMALL:
+            if part.nbytes <= _SMALL_BYTES:
                 np.copyto(part, half)
             else:
-                # Blocks that no rank has are zeros here already.
+                # Blocks that no rank has are zeros here already; but a host's sum may be zero.
+                if self._rounds_for is not None:
+                    part.fill(0)
                 _native.copy_marked(half, self._buffers.marks(0, n, part), part)
+            self._divide(part)
             self._put(parts, n + 2)
 
     def _put(self, parts: Sequence[NDArray[Any]], n: int) -> None:
@@ -251,11 +260,25 @@ class _Operation:
             return
         buffers, part = self._buffers, parts[n]
         half = buffers.half(buffers.own, n, part)
-        if len(part) > _SMALL and self._skips_zeros:
+        if part.nbytes > _SMALL_BYTES and self._skips_zeros:
             marks = buffers.marks(buffers.own, n, part)
-            _native.scan_clear(int(self._dtype), part, half, marks)
+            _native.scan_into(int(self._dtype), part, half, marks)
         else:
             np.copyto(half[: len(part)], part)
+
+    def _rounded(self, part: NDArray[Any], piece: HostPiece) -> HostPiece:
+        """Make a piece of the leader's the host's, if hosts round; return what else goes along."""
+        if self._rounds_for is None:
+            return piece
+        scale = _native.average_scale(self._rounds_for) if self._averages else 0
+        of_call = int(self._dtype), self._reduction.number, scale
+        _native.reduce_host(*of_call, part, list(piece.others), list(piece.exponents))
+        return HostPiece((), (), piece.mirror, piece.partial, self._reduction)
+
+    def _divide(self, part: NDArray[Any]) -> None:
+        """Make scaled sums averages, which hosts that round have left undone."""
+        if self._rounds_for is not None and self._averages:
+            _native.divide_sums(int(self._dtype), self._rounds_for, part)
 
     def _pass_phase(self, grace_s: float = 0.0) -> None:
         """Wait until all ranks of the host have come here."""
@@ -279,7 +302,7 @@ class _Operation:
             worker.all_reduce(
                 part,
                 self._dtype,
-                self._reduction,
+                Reduction.SUM if piece.called is Reduction.AVG else self._reduction,
                 self._shape,
                 self._timeout_s,
                 watching,

@@ -68,7 +68,6 @@ class JobReducer(Generic[_Worker]):
 
     comparison = Comparison.BEFORE
     notices_ends = False
-    timed = False
 
     def __init__(
         self,

@@ -54,7 +54,6 @@ class Reducer(Protocol[_Plan]):
         topology: Which way the sums take, and why.
         comparison: When the ranks compare what they call of Gloo.
         notices_ends: Whether ranks that wait in its operations notice that another one has ended.
-        timed: Whether measured times choose the way of a sum, so that its bits may differ.
     """
 
     url: AggregatorUrl
@@ -63,7 +62,6 @@ class Reducer(Protocol[_Plan]):
     topology: Topology
     comparison: Comparison
     notices_ends: bool
-    timed: bool
 
     @property
     def native(self) -> "NativeCalls[_Plan] | None":

@@ -86,8 +86,7 @@ class SparseSums(Sums):
     ) -> None:
         self.rank = rank
         self.size = size
-        self.columns_shared = len(reducer.tickets) > 1
-        self.timed = reducer.timed
+        self.columns_shared = len(reducer.tickets) > 1 or reducer.topology.streamed
         self.kinds = Kinds(size)
         self._reducer = reducer
         self._fallback = fallback
@@ -138,10 +137,10 @@ class SparseSums(Sums):
         if reducer.plan(Asked("all_reduce", dtype, (1,), reduction)) is None:
             return Way.GLOO
         if not reducer.tickets:
-            return Way.MEMORY
-        return Way.SHARDS if reducer.topology.sharded else Way.AGGREGATOR
+            return Way.STREAMS if reducer.topology.streamed else Way.MEMORY
+        return Way.AGGREGATOR
 
-    def capacity(self, elements: int) -> int:
+    def capacity(self, elements: int, element_bytes: int = 4) -> int:
         """Return the least number from `elements` on with at most four significant bits.
 
         Where aggregators share the columns, the next whole row of their grid: then all have as many
@@ -150,10 +149,10 @@ class SparseSums(Sums):
         shift = max(0, elements.bit_length() - 1 - _EIGHTH)
         size = -(-elements >> shift) << shift if shift else elements
         tickets = self._reducer.tickets
-        if not self.columns_shared:
+        if len(tickets) < 2:
             return size
         slots = min(each.slots for each in tickets)
-        row = len(tickets) * slots * tickets[0].lanes * wire.BLOCK_ELEMENTS
+        row = len(tickets) * slots * tickets[0].lanes * wire.BLOCK_BYTES // element_bytes
         return size if size <= row else -(-size // row) * row
 
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:

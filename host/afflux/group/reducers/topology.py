@@ -4,9 +4,11 @@ topology             sums are made
 memory               in the memory that the ranks of one host share
 aggregator           by one aggregator, or by several that share the columns
 tree                 by aggregators below a parent
-shards               by a software aggregator in each host, all of which share the columns
 aggregator by host   as above; where a host has several ranks they first share memory, and one of
-shards by host       them sends for all (`afflux.group.reducers.host_worker`)
+                     them sends for all (`afflux.group.reducers.host_worker`)
+streams              by the ranks themselves, each of which has a stream to each other one
+streams by host      by the ranks themselves: those of a host share memory, and have streams to one
+                     rank of each other host
 gloo                 by Gloo
 
 By host, a host with a hundred ranks sends one tensor, else a hundred.
@@ -31,9 +33,9 @@ class Topology(NamedTuple):
     reason: str
 
     @property
-    def sharded(self) -> bool:
-        """Whether each host has a shard."""
-        return self.name.startswith("shards")
+    def streamed(self) -> bool:
+        """Whether the ranks sum over streams."""
+        return self.name.startswith("streams")
 
     @property
     def by_host(self) -> bool:

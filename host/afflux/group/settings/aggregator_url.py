@@ -20,7 +20,7 @@ _FORMS = {
     "rtl": "rtl://[?bus_bits=32|512][&group=address:port][&waves=file.fst|file.vcd"
     "[&waves_window=from:to]]",
     "board": "board://",
-    "shards": "shards://",
+    "streams": "streams://",
     "gloo": "gloo://",
     "udp": "udp://host[:port][?parent=host[:port]]",
 }
@@ -40,8 +40,8 @@ class AggregatorUrl:
     """Where sums are made. `str` gives the URL back, with the port and without defaults.
 
     Attributes:
-        scheme: "shm" for the memory of the ranks' host, "shards" for a software aggregator in
-            each host, "gloo" for Gloo alone, "soft", "rtl" or "board" for an engine that rank 0
+        scheme: "shm" for the memory of the ranks' host, "streams" for streams between the
+            ranks, "gloo" for Gloo alone, "soft", "rtl" or "board" for an engine that rank 0
             starts,
             "udp" for one that is running, "auto" for the memory of the ranks' host if they have one
             in common, and what `afflux.group.reducers.topology` chooses if not.

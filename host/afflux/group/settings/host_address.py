@@ -18,6 +18,7 @@ __all__ = [
     "address_of_interface",
     "default_address",
     "is_loopback",
+    "name_of_interface",
     "own_address",
 ]
 
@@ -120,6 +121,14 @@ def address_of_interface(interface: str) -> str:
         f"AFFLUX_INTERFACE={interface}: {socket.gethostname()} has no such interface with an "
         f"address for other hosts, only {there}{_of_link_only(interface)}"
     )
+
+
+def name_of_interface(address: str) -> str:
+    """Return the name of the interface that has an address; empty if none has."""
+    names = {each: name for name, each in _addresses().items()}
+    for name, more in ipv6_addresses().items():
+        names |= dict.fromkeys(more, name)
+    return names.get(address, "")
 
 
 def _addresses() -> dict[str, str]:

@@ -13,6 +13,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "slots": ((int,), "an integer"),
     "interface": ((str,), "a text"),
     "require": ((bool,), "True or False"),
+    "rounding": ((str,), "a text"),
 }
 """The value of other fields is a number of seconds."""
 
@@ -26,7 +27,7 @@ class Options:
     Groups that are made later without `pg_options` have those of the default group, and the parts
     of a group that is split have the group's. The values, units and defaults are those of the
     variables (`afflux.group.settings.variables`); times are in seconds. All ranks must give the
-    same `aggregator`, or aggregators with the same parent.
+    same `rounding`, and the same `aggregator`, or aggregators with the same parent.
 
     Attributes:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".
@@ -34,6 +35,7 @@ class Options:
         slots: As AFFLUX_SLOTS. Rank 0's counts.
         interface: As AFFLUX_INTERFACE: one, or several as "eth1,eth2".
         require: As AFFLUX_REQUIRE. Rank 0's counts.
+        rounding: As AFFLUX_ROUNDING: "exact", or "host".
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.
         peer_timeout_s: As AFFLUX_PEER_TIMEOUT.
@@ -45,6 +47,7 @@ class Options:
     slots: int | None = None
     interface: str | None = None
     require: bool | None = None
+    rounding: str | None = None
     connect_timeout_s: float | None = None
     start_timeout_s: float | None = None
     peer_timeout_s: float | None = None

@@ -2,12 +2,14 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.reducers.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group; rtl://?waves=file.fst[&waves_window=from:to]: all signals of the engine go to that file), board:// a complete simulated board and its controller (ranks of one host only), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
-| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; several, as eth1,eth2: a shard at each, all of which carry the data; unset, GLOO_SOCKET_IFNAME counts |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else streams://; shm:// insists on the memory that they share; streams:// has TCP connections between the ranks; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group; rtl://?waves=file.fst[&waves_window=from:to]: all signals of the engine go to that file), board:// a complete simulated board and its controller (ranks of one host only), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
+| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, for streams: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; several, as eth1,eth2, all carry the data; unset, GLOO_SOCKET_IFNAME counts |
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
+| AFFLUX_ROUNDING | exact or host, exact | with host, a host with several ranks rounds their sum before it sends it, in fewer bytes, and the sum of the hosts is rounded once more: what bits come then depends on which ranks share a host (`docs/accuracy.md`) |
+| AFFLUX_THREADS | 1-16 or auto, auto | threads of a rank that move data between hosts, where these sum over streams, each with connections of its own; the least of all ranks counts; auto: one for each 10 Gbit/s of the interface, if the rank has as many processors |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
-| AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
+| AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it, or to connect with the other ranks |
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// and board:// may first build theirs) |
 | AFFLUX_PEER_TIMEOUT | seconds, 5 | silence after which the aggregator counts as dead, though nothing says so |
 | AFFLUX_LEASE | seconds 4-3600, 60 | silence of rank 0 after which an aggregator that was not started by it ends the group's jobs, as when its process is stopped or its host is gone; a thread renews the lease |
@@ -23,7 +25,7 @@
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 
-All ranks of a group must agree on AFFLUX_AGGREGATOR, or, where each has a parent, on the parent. An AFFLUX_ variable that is not in this table
+All ranks of a group must agree on AFFLUX_ROUNDING, and on AFFLUX_AGGREGATOR, or, where each has a parent, on the parent. An AFFLUX_ variable that is not in this table
 is reported with a warning: it is a spelling mistake or of another version.
 """  # noqa: E501 - a table row is one line
 
@@ -62,6 +64,8 @@ class Settings:
     start_timeout_s: float = 900.0
     interface: tuple[str, ...] | None = None
     require: bool = False
+    rounding: str = "exact"
+    threads: int | None = None
     peer_timeout_s: float = 5.0
     lease_s: int = 60
     close_timeout_s: float = 10.0
@@ -168,6 +172,21 @@ def _adapter(text: str) -> str:
     return text
 
 
+def _threads(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return _integer(1, 16)(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or auto") from None
+
+
+def _rounding(text: str) -> str:
+    if text not in ("exact", "host"):
+        raise ValueError("must be exact or host")
+    return text
+
+
 BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 """Variables that the simulation reads by itself, wherever it is built."""
 
@@ -175,6 +194,8 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),
     "AFFLUX_INTERFACE": ("interface", _interfaces),
     "AFFLUX_REQUIRE": ("require", _switch),
+    "AFFLUX_ROUNDING": ("rounding", _rounding),
+    "AFFLUX_THREADS": ("threads", _threads),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),

@@ -41,10 +41,9 @@ _LAST_POLL_S = 0.05
 _STEPS = {
     "rank": "come to the new group",
     "joined": "join the aggregator",
-    "address": "find the address of its host",
     "way": "find its way to the board",
-    "paths": "probe the paths to its host",
-    "shard": "start the shard of its host",
+    "port": "open a port for the other ranks",
+    "streams": "connect with the others",
     "memory": "make memory for the ranks of its host",
     "shared": "share memory with the ranks of its host",
     "job": "get a job of the aggregator",

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Introduction:
         lanes: Most lanes that its path to the aggregator carries.
         error: Why it cannot take part; empty if it can.
         adapter: Its `Membership.adapter`.
+        rounding: Its AFFLUX_ROUNDING.
     """
 
     url: AggregatorUrl
@@ -42,6 +44,7 @@ class Introduction:
     lanes: int
     error: str = ""
     adapter: str = NATIVE
+    rounding: str = "exact"
 
     def to_fields(self) -> dict[str, Any]:
         """Return what goes into the store."""
@@ -50,6 +53,7 @@ class Introduction:
             "host": self.host,
             "lanes": self.lanes,
             "adapter": self.adapter,
+            "rounding": self.rounding,
         }
         return {**fields, "error": self.error} if self.error else fields
 
@@ -58,7 +62,8 @@ class Introduction:
         """Read back what `to_fields` returned."""
         url = AggregatorUrl.parse(fields["url"])
         error, adapter = fields.get("error", ""), fields.get("adapter", NATIVE)
-        return cls(url, fields["host"], fields["lanes"], error, adapter)
+        rounding = fields.get("rounding", "exact")
+        return cls(url, fields["host"], fields["lanes"], error, adapter, rounding)
 
     def goes_with(self, other: "Introduction") -> bool:
         """Return whether the two ranks' adapters can be in one group.
@@ -73,7 +78,7 @@ def check_agreement(everyone: list[Introduction]) -> None:
 
     Raises:
         RendezvousError: One cannot take part, their adapters do not go together, or they name
-            different aggregators.
+            different aggregators or roundings.
     """
     errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(everyone) if each.error]
     if errors:
@@ -90,5 +95,12 @@ def check_agreement(everyone: list[Introduction]) -> None:
     # Below one parent, each rank may have an aggregator of its own.
     tree = all(each.url.parent for each in everyone)
     if len({each.url.parent if tree else each.url for each in everyone}) > 1:
-        lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(everyone))
-        raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
+        raise _disagreement("AFFLUX_AGGREGATOR", [each.url for each in everyone])
+    roundings = [each.rounding for each in everyone]
+    if len(set(roundings)) > 1:
+        raise _disagreement("AFFLUX_ROUNDING", roundings)
+
+
+def _disagreement(variable: str, values: Sequence[object]) -> RendezvousError:
+    lines = "; ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
+    return RendezvousError(f"the ranks disagree on {variable}: {lines}")

@@ -1,0 +1,263 @@
+"""How the ranks of several hosts get streams to each other.
+
+    all   open a port at each interface, publish where they listen              port/<r>
+    all   connect with each other in each network, proving that they know the
+          group's secret, and publish why they could not                        streams/<r>
+
+The first interfaces of all ranks make a *network*, the second ones another, and so on. A network
+carries sums if all ranks have it and all of its connections are there. All ranks read the same, so
+they agree on the networks that do.
+"""
+
+import functools
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from afflux.group.settings.host_address import address_among, address_of_interface, own_address
+from afflux.group.settings.thread_count import thread_count
+from afflux.group.settings.variables import Settings
+from afflux.group.store.exchange import Exchange, RendezvousError, StepFailed
+from afflux_drivers.addresses import is_ipv6
+from afflux_drivers.errors import AffluxError, RanksMissing
+from afflux_drivers.streams.accepting import Listener
+from afflux_drivers.streams.connecting import connect_mesh
+
+__all__ = ["StreamsGroup", "join_streams"]
+
+_log = logging.getLogger("afflux")
+
+_PATIENCE_S = 10.0
+"""A rank may have tried all networks in vain before it says so."""
+
+
+class StreamsGroup(NamedTuple):
+    """A group with streams, as all of its ranks know it.
+
+    Attributes:
+        hosts: The ranks of each host.
+        meshes: Ranks that have streams to each other: each rank is in one of them, or in none.
+        secret: Known to all ranks and nobody else.
+        name: Of this incarnation of the group.
+        master: Name or address of the store's server, which is on another host perhaps.
+    """
+
+    hosts: Sequence[Sequence[int]]
+    meshes: Sequence[Sequence[int]]
+    secret: bytes
+    name: str
+    master: str
+
+
+class _Port(NamedTuple):
+    """Where a rank listens at one interface.
+
+    Attributes:
+        interface: As AFFLUX_INTERFACE names it; empty if that is not set.
+        host, port: The endpoint.
+        error: Why there is none; empty if there is.
+    """
+
+    interface: str
+    host: str = ""
+    port: int = 0
+    error: str = ""
+
+
+def join_streams(
+    exchange: Exchange, rank: int, group: StreamsGroup, settings: Settings
+) -> tuple[list[list[socket.socket | None]], int]:
+    """Connect with the other ranks of the own mesh. Collective in the whole group.
+
+    Args:
+        exchange: The group's.
+        rank: Own.
+        group: The group.
+        settings: Own.
+
+    Returns:
+        Connected sockets, non-blocking, by lane, of which each thread has one in each network, and
+        by rank of the mesh, None for the own one; empty for a rank that is in no mesh. And how many
+        threads there are to be.
+
+    Raises:
+        StepFailed: A rank has no address for others, or no network has all connections; at every
+            rank.
+        RendezvousError: Ranks did not come.
+    """
+    joining = _Joining(exchange, rank, group, settings)
+    try:
+        return joining.join(), joining.threads
+    finally:
+        joining.close()
+
+
+class _Joining:
+    """One rank's way to its streams."""
+
+    def __init__(
+        self, exchange: Exchange, rank: int, group: StreamsGroup, settings: Settings
+    ) -> None:
+        self._exchange, self._rank, self._group = exchange, rank, group
+        self._settings = settings
+        self._members = sorted(each for mesh in group.meshes for each in mesh)
+        self._mesh: Sequence[int] = next((mesh for mesh in group.meshes if rank in mesh), ())
+        self._listeners: dict[int, Listener] = {}
+        self._ports: dict[int, list[_Port]] = {}
+        self._streams: dict[int, list[list[socket.socket]]] = {}
+        self.threads = 1
+
+    def join(self) -> list[list[socket.socket | None]]:
+        """Return the streams."""
+        members, patience_s = self._members, self._settings.connect_timeout_s
+        published = self._exchange.share("port", members, self._listen, patience_s)
+        self._ports = {
+            rank: [_Port(*each) for each in found["ports"]]
+            for rank, found in zip(members, published, strict=True)
+        }
+        self.threads = min(found["threads"] for found in published)
+        networks = range(max(map(len, self._ports.values())))
+        reasons = {number: why for number in networks if (why := self._incomplete(number))}
+
+        def connect() -> dict[str, tuple[bool, str]]:
+            return {
+                str(number): why
+                for number in networks
+                if number not in reasons and (why := self._connect(number))
+            }
+
+        patience_s = patience_s * len(networks) + _PATIENCE_S
+        failed = self._exchange.share("streams", members, connect, patience_s)
+        # Those who have waited in vain know less.
+        for in_vain in (False, True):
+            for each in failed:
+                for number, (waited, why) in each.items():
+                    if waited is in_vain:
+                        reasons.setdefault(int(number), why)
+        self._judge(reasons, len(networks))
+        if not self._mesh:
+            return []
+        used = [number for number in networks if number not in reasons]
+        hosts = ", ".join(self._ports[self._rank][number].host for number in used)
+        _log.info("rank %d: streams from %s to %d ranks", self._rank, hosts, len(self._mesh) - 1)
+        lanes = [self._streams.pop(number) for number in used]
+        return [
+            [each[link] if each else None for each in lane]
+            for link in range(self.threads)
+            for lane in lanes
+        ]
+
+    def close(self) -> None:
+        """Close what no worker has."""
+        for listener in self._listeners.values():
+            listener.close()
+        for lane in self._streams.values():
+            for each in lane:
+                for tcp in each:
+                    tcp.close()
+
+    def _listen(self) -> dict[str, Any]:
+        """Open a port at each of the own interfaces; return what others have to know."""
+        ports: list[_Port] = []
+        wanted = self._settings.interface or ()
+        for number, interface in enumerate(wanted or ("",)):
+            try:
+                address = address_of_interface(interface) if interface else self._find_address()
+                twin = next((port for port in ports if port.host == address), None)
+                if twin is not None:
+                    raise OSError(f"it has the address {address}, as {twin.interface}")
+                self._listeners[number] = Listener(address)
+            except OSError as error:
+                if len(wanted) <= 1:
+                    raise
+                ports.append(_Port(interface, error=str(error)))
+            else:
+                ports.append(_Port(interface, *self._listeners[number].endpoint))
+        if not self._listeners:
+            raise OSError("; ".join(port.error for port in ports))
+        threads = self._settings.threads
+        if threads is None:
+            here = next(ranks for ranks in self._group.hosts if self._rank in ranks)
+            address = next(port.host for port in ports if port.host)
+            threads = thread_count(address, len(here))
+        return {"ports": ports, "threads": threads}
+
+    def _find_address(self) -> str:
+        """Return the address of this host that others reach, where no interface is named."""
+        elsewhere = [
+            each
+            for ranks in self._group.hosts
+            if self._rank not in ranks
+            for each in ranks
+            if each in self._members
+        ]
+        if not elsewhere:
+            return own_address(None, self._group.master)
+
+        def others() -> Iterator[str]:
+            # On the host of the store's server: by the route to another.
+            for each in elsewhere:
+                try:
+                    (found,) = self._exchange.parts(
+                        "port", [each], self._settings.connect_timeout_s
+                    )
+                except RendezvousError:
+                    return
+                yield next(host for _, host, _, _ in found["ports"] if host)
+
+        return address_among(None, self._group.master, others)
+
+    def _incomplete(self, network: int) -> str:
+        """Return why a network is not tried: a rank that does not have it; empty if all have."""
+        first = self._members[0]
+        for rank, ports in self._ports.items():
+            if network >= len(ports):
+                return f"rank {rank} offers only {len(ports)} of the interfaces"
+            if ports[network].error:
+                return f"rank {rank}: {ports[network].error}"
+            if is_ipv6(ports[network].host) != is_ipv6(self._ports[first][network].host):
+                return (
+                    f"rank {first} at {self._ports[first][network].host} and rank {rank} at "
+                    f"{ports[network].host} have addresses of different families; "
+                    "AFFLUX_INTERFACE may name others"
+                )
+        return ""
+
+    def _connect(self, network: int) -> tuple[bool, str] | None:
+        """Connect with all others in a network; return why not, and whether others did not come."""
+        ports = [self._ports[rank][network] for rank in self._mesh]
+        endpoints = [(port.host, port.port) for port in ports]
+        name = f"{self._group.name}/{network}/{self._mesh[0]}"
+        try:
+            self._streams[network] = connect_mesh(
+                self._listeners[network], list(self._mesh).index(self._rank), endpoints,
+                self._group.secret, name, self.threads, self._settings.connect_timeout_s,
+                self._mesh,
+            )  # fmt: skip
+        except (AffluxError, OSError) as error:
+            return isinstance(error, RanksMissing), f"rank {self._rank}: {error}"
+        return None
+
+    def _judge(self, reasons: dict[int, str], networks: int) -> None:
+        """Go on with what is left: with one warning, or with an error if it is nothing."""
+        texts = [f"{self._label(number)}: {why}" for number, why in sorted(reasons.items())]
+        if len(reasons) == networks:
+            raise StepFailed("; ".join(texts if networks > 1 else reasons.values()))
+        if reasons and self._rank == 0:
+            used = [number for number in range(networks) if number not in reasons]
+            _warn_of_less(", ".join(map(self._label, used)), "; ".join(texts))
+
+    def _label(self, network: int) -> str:
+        """Return the interface's name, as the first rank has it that has the network."""
+        return next(
+            ports[network].interface for ports in self._ports.values() if network < len(ports)
+        )
+
+
+@functools.cache
+def _warn_of_less(used: str, reasons: str) -> None:
+    """Warn that not all interfaces are used; once, not for each group."""
+    _log.warning(
+        "of the interfaces in AFFLUX_INTERFACE only %s can be used by all ranks: %s", used, reasons
+    )
