@@ -238,7 +238,7 @@ def _settle(director: Director, job: Job, other_host: Job) -> Actions[None]:
     assert sorted(answer.type for answer in got) == [11, 12, 12]
     for wrong in (elsewhere.join(0), from_host(0), elsewhere.join(1), from_host(2)):
         (answer,) = yield from director.each([wrong])
-        assert (answer.type, answer.words[:2]) == (12, [5, 1])
+        assert (answer.type, answer.words[:2]) == (12, [5, 2])
     # Without a checksum what seems wrong in a JOIN may be damage: no refusal is sent.
     for wrong in (elsewhere.join(0), from_host(1)):
         damaged = wrong[:40] + bytes(2) + wrong[42:]

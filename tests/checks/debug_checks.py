@@ -29,7 +29,7 @@ def check_constants(engine: VerilatedEngine, build: Build, bus_bits: int) -> Non
     for name, value in build.items():
         assert engine.read(address_of(f"build_{name}")) == value, name
     assert engine.read(address_of("build_version")) == registers.RELEASE
-    assert engine.read(address_of("protocol")) == 1
+    assert engine.read(address_of("protocol")) == 2
     # Nobody has said when it was built.
     assert engine.read(address_of("build_time")) == engine.read(address_of("build_commit")) == 0
 

@@ -112,12 +112,11 @@ def compare_engines(
 ) -> None:
     """Play random frames to both. Raise AssertionError at the first difference.
 
-    With `numbers` both know version 2, and a block may be one that the engine has not summed.
+    With `numbers` many have blocks of numbers, and a block may be one that the engine has not
+    summed.
     """
     above = parents or {}
-    golden = GoldenEngine(
-        slots=64, mac=ENGINE_MAC, address="10.0.0.1", port=wire.PORT, numbers=numbers
-    )
+    golden = GoldenEngine(slots=64, mac=ENGINE_MAC, address="10.0.0.1", port=wire.PORT)
     not_summed = [0, 0]
     configure(engine)
 

@@ -26,7 +26,7 @@ MEMBERS = {
 """Ranks of each leaf of a tree."""
 
 
-def check_codec() -> None:
+def check_operations_in_order() -> None:
     """Check a few reductions of awkward tensors in a perfect network, without overflows."""
     generator = np.random.default_rng(11)
     for workers in (2, 5):
@@ -38,12 +38,11 @@ def check_codec() -> None:
         check_counters(job)
 
 
-def check_numbers_do_not_overflow() -> None:
-    """No sum of the greatest numbers overflows."""
-    job = VirtualJob(4, 16, 1)
-    greatest = np.full(2000, np.finfo(np.float32).max, np.float32)
-    job.all_reduce([greatest] * 4, wire.Dtype.FLOAT32, Reduction.AVG)
-    assert counters_of(job.engine)["overflows"] == 0
+def check_places() -> None:
+    """Each rank of an odd number has a place of its own in the opening round."""
+    job = VirtualJob(3, 3, 2)
+    tensors = [np.full(9, 2.0**rank, np.float32) for rank in range(3)]
+    check_operation(job, tensors, wire.Dtype.FLOAT32, Reduction.SUM)
 
 
 def check_schedules(

@@ -1,9 +1,9 @@
 """Checks an engine with frames that miss by little, each judged as the golden model judges it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from afflux_hdl.contract.registers import FRAME_COUNTERS, counter_address
-from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.director import PARTIAL_DTYPES, Actions, Build, Director
 from tests.scenarios.golden_device import Engine
 from tests.scenarios.job_frames import Job, ParentJob
 from tests.scenarios.near_misses import near_misses
@@ -15,7 +15,9 @@ REFUSED = 12
 COUNTED = [counter.name for counter in FRAME_COUNTERS] + ["refusals_dropped"]
 
 
-def misjudged(engine: Engine, build: Build) -> Iterator[str]:
+def misjudged(
+    engine: Engine, build: Build, partials: Collection[int] = PARTIAL_DTYPES
+) -> Iterator[str]:
     """Play near misses of frames of every kind; yield each that the engine judges differently.
 
     The frames from which they differ change nothing: questions, JOINs, and what has been taken
@@ -24,8 +26,9 @@ def misjudged(engine: Engine, build: Build) -> Iterator[str]:
     Args:
         engine: Fresh.
         build: Its sizes.
+        partials: Dtypes of the partial sums that it takes.
     """
-    director = Director(**build)
+    director = Director(**build, partials=partials)
     job = Job(
         number=build["jobs"] - 1,
         workers=2,

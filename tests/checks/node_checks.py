@@ -30,7 +30,7 @@ from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
 from tests.checks.engine_checks import BUILDS
 from tests.scenarios.afflux_layer import ENGINE_PORT
-from tests.scenarios.director import Build, Director
+from tests.scenarios.director import PARTIAL_DTYPES, WINDOWS, Build, Director
 from tests.scenarios.golden_node import GoldenNode, Sent, count_missing, echo_reply_of
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_cases import every_case
@@ -138,7 +138,14 @@ class NodePair:
     def _new_golden(self) -> GoldenNode:
         built = self._built
         mac = bytes.fromhex(ENGINE_MAC.replace(":", ""))
-        engine = GoldenEngine(**build_of(built), mac=mac, address=ENGINE_ADDRESS, port=ENGINE_PORT)
+        engine = GoldenEngine(
+            **build_of(built),
+            mac=mac,
+            address=ENGINE_ADDRESS,
+            port=ENGINE_PORT,
+            partials=PARTIAL_DTYPES,
+            windows=WINDOWS,
+        )
         beat_bytes = built.engine.bus_bits // 8
         return GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
 

@@ -1,4 +1,4 @@
-"""Checks of workers of version 2 that stand for several ranks; with a bug in them one must fail.
+"""Checks of workers that stand for several ranks; with a bug in them one must fail.
 
 `check_scanned` needs no arguments, so that a process of its own can run it.
 """
@@ -14,7 +14,7 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
-from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.reductions import reduce_numbers
 from tests.support.drivers.virtual_job import (
     VirtualNetwork,
     at_random,
@@ -34,7 +34,7 @@ class HostJob(VirtualNetwork):
     """A worker for each of the HOSTS, on one aggregator."""
 
     def __init__(self, engine: Any = None) -> None:
-        self.engine = engine or SoftEngine(numbers=True)
+        self.engine = engine or SoftEngine()
         configure(self.engine)
         ticket = replace(
             ticket_of(len(HOSTS), 4, 3),
@@ -81,7 +81,7 @@ def check(
     for _, *beside in HOSTS:
         others = [tensors[rank].copy() for rank in beside]
         exponents = [exponents_of(each, dtype) for each in others] if scanned else []
-        mirror = np.zeros_like(tensors[0]), np.zeros(-(-len(tensors[0]) // 64), np.uint8)
+        mirror = np.zeros_like(tensors[0]), np.zeros(-(-tensors[0].nbytes // 256), np.uint8)
         mirrors.append(mirror)
         hosts.append(HostPiece(others, exponents, mirror if mirrored else None))
     own = [tensors[leader].copy() for leader, *_ in HOSTS]
@@ -89,7 +89,6 @@ def check(
         own,
         wire.Dtype[dtype.upper()],
         Reduction(reduction),
-        numbers=True,
         hosts=hosts,
         **options,
     )
@@ -99,7 +98,8 @@ def check(
         if mirrored:
             # All that is not marked is zero.
             assert np.array_equal(bits_of(copy, dtype), right)
-            assert not right[np.repeat(marks, 64)[: len(right)] == 0].any()
+            of = 256 // copy.itemsize
+            assert not right[np.repeat(marks, of)[: len(right)] == 0].any()
 
 
 def check_scanned(kind: str = "sparse") -> None:

@@ -19,9 +19,9 @@ __all__ = [
     "check_shares",
 ]
 
-BEYOND_THE_QUEUE = 12
+BEYOND_THE_QUEUE = 15
 """Most results of a block that wait behind the queue: 8 frame orders, one order that is being sent,
-and 3 frames of 6 beats each in the 16 beats before the network."""
+and 6 frames of 6 beats each that are, in part, in the 32 beats before the network."""
 
 GONE_ON = 4
 """Slots in which workers go on: a counter that starts late carries with the third event."""

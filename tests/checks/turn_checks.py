@@ -65,7 +65,7 @@ def check_turns(engine: VerilatedEngine, build: Build) -> None:
         sent = [(job_of[frame], 1 + 2 * (len(frame) // 256)) for frame in engine.play([])]
         assert len(sent) == jobs * workers * (2 * (slots - 1) + 1)
         # Those that were chosen while the first job was alone say little.
-        quantum = 1 + 2 * lanes
+        quantum = 1 + 4 * lanes
         assert any(
             fits(sent[ahead:], balance, quantum)
             for ahead in range(MOST_AHEAD)

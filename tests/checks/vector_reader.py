@@ -13,7 +13,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 
-from tests.scenarios.afflux_layer import TYPES, Afflux, blocks_of
+from tests.checks.number_sums import check_numbers
+from tests.scenarios.afflux_layer import TYPES, Afflux, block_size, blocks_of
 
 __all__ = ["Vector", "check_capture", "read_vectors"]
 
@@ -79,14 +80,20 @@ def read_vectors(folder: Path) -> list[Vector]:
 
 @dataclass
 class Round:
-    """The contributions to one round of one slot."""
+    """The contributions to one round of one slot.
+
+    `blocks` has sums of words, once the round is full, or what the parent has sent for it;
+    `numbers` what was sent of numbers, by lane.
+    """
 
     opcode: int
     words: list[int]
     blocks: dict[int, list[int]] = field(default_factory=dict)
+    numbers: dict[int, list[list[int]]] = field(default_factory=dict)
     workers: set[int] = field(default_factory=set)
     first: tuple[int, int, int] = (0, 0, 0)
     conflict: bool = False
+    from_parent: bool = False
 
     def add(self, packet: Afflux) -> None:
         """Add the contribution of a worker that has not contributed yet."""
@@ -97,11 +104,24 @@ class Round:
         self.workers.add(packet.worker)
         self.words = list(map(min, self.words, packet.words))
         for lane, block in blocks_of(packet).items():
-            if lane in self.blocks:
+            if packet.opcode >= 4:
+                self.numbers.setdefault(lane, []).append(block)
+            elif lane in self.blocks:
                 pairs = zip(self.blocks[lane], block, strict=True)
                 self.blocks[lane] = [combined(packet.opcode, a, b) for a, b in pairs]
             else:
                 self.blocks[lane] = block
+
+    def check_blocks(self, packet: Afflux, before: "Round | None", workers: int) -> None:
+        """Check the blocks of a result, or of a partial sum, of this round."""
+        if self.opcode < 4 or self.from_parent:
+            assert blocks_of(packet) == self.blocks, "sums"
+            return
+        assert before is not None and set(blocks_of(packet)) == set(self.numbers), "lanes"
+        for lane, block in blocks_of(packet).items():
+            exponent = 255 - before.words[lane] % 256
+            result = packet.dtype, block
+            check_numbers(self.opcode, exponent, self.numbers[lane], workers, result, self.first[2])
 
 
 def combined(opcode: int, a: int, b: int) -> int:
@@ -131,7 +151,7 @@ def check_capture(vector: Vector) -> None:
         kind = TYPES.get(packet.type)
         here = (packet.slot, packet.round)
         if kind == "DATA" and vector.goes_to_parent(vector.frames[number - 1]):
-            check_result(packet, "RESULT", rounds[here], vector.about["workers"], where)
+            check_result(packet, "RESULT", rounds, vector.about["workers"], where)
         elif kind == "DATA":
             current = rounds.setdefault(here, Round(packet.opcode, [2**32 - 1] * 16))
             if packet.worker not in current.workers:
@@ -139,21 +159,31 @@ def check_capture(vector: Vector) -> None:
         elif kind in ("RESULT", "CONFLICT") and vector.goes_up(vector.frames[number - 1]):
             # The parent's: what the workers get next.
             rounds[here].words, rounds[here].blocks = packet.words, blocks_of(packet)
+            rounds[here].from_parent = True
         elif kind in ("RESULT", "CONFLICT"):
-            check_result(packet, kind, rounds[here], vector.about["workers"], where)
+            check_result(packet, kind, rounds, vector.about["workers"], where)
         elif kind == "JOINED" and not vector.goes_up(vector.frames[number - 1]):
             about = vector.about
             told = [about["workers"], about["lanes"], about["slots"], about["credit"]]
             assert packet.words[:4] == told, where
 
 
-def check_result(packet: Afflux, kind: str, current: Round, workers: int, where: str) -> None:
-    """Check that a result is what was contributed to its round."""
+def check_result(
+    packet: Afflux, kind: str, rounds: dict[tuple[int, int], Round], workers: int, where: str
+) -> None:
+    """Check that a result, or a partial sum, is what was contributed to its round."""
+    current = rounds[packet.slot, packet.round]
+    before = rounds.get((packet.slot, (packet.round - 1) % 2**32))
     assert current.workers == set(range(workers)), f"{where}: the round is not full"
     assert kind == ("CONFLICT" if current.conflict else "RESULT"), where
-    assert (packet.operation, packet.opcode, packet.dtype) == current.first, where
+    # Partial sums have 8 more than the dtype of their numbers, but for two of float32.
+    dtype = packet.dtype if packet.dtype < 8 else {12: 1, 13: 1}.get(packet.dtype, packet.dtype - 8)
+    assert (packet.operation, packet.opcode, dtype) == current.first, where
     assert packet.words == current.words, f"{where}: words"
-    assert blocks_of(packet) == current.blocks, f"{where}: sums"
+    try:
+        current.check_blocks(packet, before, workers)
+    except AssertionError as error:
+        raise AssertionError(f"{where}: {error}") from None
 
 
 def dissected(vector: Vector, number: int, where: str) -> Afflux:
@@ -177,7 +207,8 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
     assert IP(bytes(ip)[:20]).chksum == right_checksum(bytes(ip)[:20]), f"{where}: checksum"
     packet = udp[Afflux]
     seal = 4 if udp.chksum == 0xFFFF else 0
-    assert len(frame) == HEADERS + 86 + 256 * packet.present.bit_count() + seal, f"{where}: lengths"
+    size = block_size(packet) * packet.present.bit_count()
+    assert len(frame) == HEADERS + 86 + size + seal, f"{where}: lengths"
     ends = (ether.src, ip.src, udp.sport), (ether.dst, ip.dst, udp.dport)
     engine = place(about["aggregator"])
     others = [place(each) for each in about["members"]]
@@ -196,7 +227,7 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
         assert member in others, f"{where}: {member}"
     # A refusal repeats what was wrong.
     if not vector.is_foreign(number) and TYPES[packet.type] != "REFUSED":
-        assert packet.version == 1, where
+        assert packet.version == Afflux().version, where
         check_key(vector, packet, member, where)
     return packet
 

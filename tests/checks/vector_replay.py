@@ -11,6 +11,7 @@ from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import destination_of
+from afflux_drivers.worker.again import Again
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
@@ -115,7 +116,10 @@ class WorkerReplay:
         self._session = Session(ticket_of(vector), worker)
         self._join = _native.Join(self._session)
         self._calls = list(vector.about["operations"])
-        self._operation: Operation | None = None
+        self._operation: Operation | Again | None = None
+        # What the operation was begun with, and its result.
+        self._begun: tuple[NDArray[Any], NDArray[Any], wire.Dtype, Reduction]
+        self._not_summed: list[int] = []
         self._expected: NDArray[Any] | None = None
         # All contributions so far, those that the capture has yet to show, the latest by slot.
         self._made: set[bytes] = set()
@@ -169,8 +173,7 @@ class WorkerReplay:
             self._note(bytes(answer))
         if self._operation.done:
             assert self._expected is not None, "the worker sees no disagreement"
-            assert self._operation.result().tobytes() == self._expected.tobytes(), "other bits"
-            self._operation = None
+            self._go_on(self._operation)
 
     def end(self) -> None:
         """Check that the capture has shown all that this worker has to do."""
@@ -186,9 +189,29 @@ class WorkerReplay:
         if call["result"] is not None:
             self._expected = np.frombuffer(bytes.fromhex(call["result"]), storage_dtype(dtype))
         reduction = Reduction(own["reduction"])
-        self._operation = Operation(self._session, elements, dtype, reduction, tuple(own["shape"]))
-        for datagram in self._operation.open(0.0):
+        result = np.zeros_like(elements)
+        self._begun = elements, result, dtype, reduction
+        shape = tuple(own["shape"])
+        self._open(Operation(self._session, elements, dtype, reduction, shape, result=result))
+
+    def _open(self, operation: Operation | Again) -> None:
+        self._operation = operation
+        for datagram in operation.open(0.0):
             self._note(bytes(datagram))
+
+    def _go_on(self, over: Operation | Again) -> None:
+        """Compare the result, or bring again what was not summed."""
+        if isinstance(over, Again):
+            over.finish()
+            self._not_summed = self._not_summed[over.blocks :]
+        else:
+            self._not_summed = over.not_summed()
+        if self._not_summed:
+            self._open(Again(self._session, *self._begun, self._not_summed))
+            return
+        assert self._expected is not None
+        assert self._begun[1].tobytes() == self._expected.tobytes(), "other bits"
+        self._operation = None
 
     def _note(self, datagram: bytes) -> None:
         if datagram not in self._made:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from afflux_hdl.contract.registers import FRAME_COUNTERS
 from tests.coverage.bins import Cross, Exclusion, Model, Sample
 
-__all__ = ["KINDS", "OPCODES", "engine_model"]
+__all__ = ["KINDS", "OPCODES", "engine_model", "opcode_name"]
 
-OPCODES = ("SUM", "MAX", "MIN", "UMIN")
+OPCODES = ("SUM", "MAX", "MIN", "UMIN", "NUMBER_MAX", "NUMBER_MIN", "NUMBER_SUM")
 KINDS = ("contribution", "duplicate", "probe", "join", "refusal", "foreign")
 """Of verdicts, as neighbours of one another."""
 
@@ -39,6 +39,10 @@ DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     "result": ("RESULT", "CONFLICT"),
 }
 
+NO_NUMBERS = Exclusion(
+    "numbers are float32, float16 or bfloat16, and results are never partial sums",
+    lambda bin_: bin_["opcode"].startswith("NUMBER") and bin_["dtype"] not in ("1", "2", "3"),
+)
 ALONE = Exclusion(
     "a worker that is alone opens and completes each round with one packet",
     lambda bin_: bin_["workers"] == "1" and bin_["round"] in ("opens", "joins"),
@@ -78,7 +82,7 @@ NO_TAIL = Exclusion(
 )
 
 CROSSES = (
-    Cross("opcode × dtype of results", ("opcode", "dtype")),
+    Cross("opcode × dtype of results", ("opcode", "dtype"), (NO_NUMBERS,)),
     Cross("result × workers × way", ("result", "workers", "way")),
     Cross("opcode × round", ("opcode", "round")),
     Cross("opcode × workers × present", ("opcode", "workers", "present")),
@@ -106,6 +110,12 @@ CROSSES = (
     Cross("reset × queue", ("reset", "queue")),
     Cross("reset × beats", ("reset", "beats"), (NO_TAIL,)),
 )
+
+
+def opcode_name(opcode_dtype: int) -> str:
+    """Return the name of a header's opcode, without the scale of a sum of numbers."""
+    opcode = opcode_dtype >> 4
+    return "NUMBER_SUM" if opcode >= 8 else OPCODES[opcode]
 
 
 def engine_model() -> Model:

@@ -18,6 +18,11 @@ __all__ = ["MixedTraffic", "draw_jobs"]
 
 DATA, PROBE, JOIN, RESULT, CONFLICT = 0, 1, 2, 8, 9
 SIZES = (1, 2, 3, 7, 8, 40, 64)
+VERSION = 2
+NUMBERS = (4, 5, *range(8, 15))
+"""Opcodes of numbers; from 8 on of sums."""
+PARTIAL = {1: 13, 2: 10, 3: 11}
+"""The dtype of the partial sums that every engine takes, by that of their numbers."""
 
 
 def draw_jobs(choose: random.Random, build: Build) -> list[Job]:
@@ -59,7 +64,7 @@ class MixedTraffic:
         self._here = Peer(mac, _packed(ENGINE_ADDRESS), golden.endpoint.port)
         self._lost: set[tuple[int, int, int, int]] = set()
         self._formats = {job.number: self._draw_format() for job in jobs}
-        self._body = choose.randbytes(64 + 16 * 256)
+        self._body = choose.randbytes(64 + 16 * 512)
         self._kinds: list[tuple[Callable[[], SentFrame], int]] = [
             (self._due, 66),
             (self._duplicate, 7),
@@ -82,7 +87,9 @@ class MixedTraffic:
     # The drawn values.
 
     def _draw_format(self) -> int:
-        return self._choose.randrange(4) << 4 | self._choose.randrange(16)
+        if self._choose.random() < 0.5:
+            return self._choose.randrange(4) << 4 | self._choose.randrange(16)
+        return self._choose.choice(NUMBERS) << 4 | self._choose.choice(list(PARTIAL))
 
     def _place(self) -> tuple[Job, int]:
         """Return a job and a slot of it. Those with many workers come more often: they need it."""
@@ -129,6 +136,8 @@ class MixedTraffic:
         other = choose.random() < 0.01
         format_ = self._draw_format() if other else self._formats[job.number]
         kind = CONFLICT if choose.random() < 0.01 else DATA
+        if format_ >= 0x80 and kind == DATA and choose.random() < 0.2:
+            format_ = format_ & 0xF0 | PARTIAL[format_ & 15]
         frame = self._pack(job, worker, kind, format_, slot, present, round_)
         return SentFrame(frame, job, slot, again)
 
@@ -172,8 +181,8 @@ class MixedTraffic:
         round_ = self._state(job, slot).round
         format_ = self._golden_format(job, slot)
         kind = RESULT if choose.random() < 0.9 else CONFLICT
-        fields = (0x10 | kind, format_, parent.number, parent.worker, slot, present, round_)
-        payload = HEADER.pack(*fields, parent.key, 7) + self._some(present)
+        fields = (VERSION << 4 | kind, format_, parent.number, parent.worker, slot, present, round_)
+        payload = HEADER.pack(*fields, parent.key, 7) + self._some(present, 256)
         there = Peer(_octets(parent.mac), _packed(parent.address), parent.port)
         here = Peer(self._here.mac, self._here.address, job.parent_port)
         return SentFrame(pack_frame(there, here, payload), job, slot)
@@ -193,7 +202,7 @@ class MixedTraffic:
             "job": {"number": len(self._jobs) + choose.randrange(9)},
             "key": {"key": job.key ^ 1 << choose.randrange(64)},
             "worker": {"claimed": choose.choice((job.workers, 64, 255))},
-            "version": {"version": choose.choice((0, 2, 15))},
+            "version": {"version": choose.choice((0, 1, 15))},
         }[what]
         worker = choose.randrange(job.workers)
         return SentFrame(self._pack(job, worker, kind, 0, slot, 0, 0, **changes))
@@ -209,6 +218,7 @@ class MixedTraffic:
         if what == "type":
             kind = choose.choice((3, 7, 10, 15))
         elif what == "opcode":
+            # Of no opcode, and numbers of int32.
             format_ = choose.randrange(4, 16) << 4
         elif what == "slot":
             slot = job.slots + choose.choice((0, 1, 500))
@@ -257,8 +267,8 @@ class MixedTraffic:
     def _peer(self, job: Job, worker: int) -> Peer:
         return Peer(_octets(job.mac(worker)), _packed(job.address(worker)), job.port(worker))
 
-    def _some(self, present: int) -> bytes:
-        return self._body[: 64 + 256 * present.bit_count()]
+    def _some(self, present: int, block_bytes: int) -> bytes:
+        return self._body[: 64 + block_bytes * present.bit_count()]
 
     def _payload(
         self,
@@ -270,7 +280,7 @@ class MixedTraffic:
         present: int,
         round_: int,
         *,
-        version: int = 1,
+        version: int = VERSION,
         number: int | None = None,
         key: int | None = None,
     ) -> bytes:
@@ -278,7 +288,8 @@ class MixedTraffic:
             version << 4 | kind, format_, job.number if number is None else number, worker, slot,
             present, round_, job.key if key is None else key, 7,
         )  # fmt: skip
-        return HEADER.pack(*fields) + self._some(present)
+        partial = format_ >= 0x80 and format_ & 15 in PARTIAL.values()
+        return HEADER.pack(*fields) + self._some(present, 512 if partial else 256)
 
     def _pack(self, job: Job, worker: int, *fields: int, **changes: int) -> bytes:
         claimed = changes.pop("claimed", worker)

@@ -16,7 +16,7 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.coverage.bins import Model
-from tests.coverage.engine_bins import KINDS, OPCODES
+from tests.coverage.engine_bins import KINDS, opcode_name
 from tests.scenarios.job_frames import Job
 
 __all__ = ["Observer", "SentFrame"]
@@ -130,7 +130,7 @@ class Observer:
         blocks = self._low("blocks_accepted")
         added, self._blocks = blocks - self._blocks, blocks
         if job is not None and verdict in _OF_ROUNDS:
-            sample |= _of_job(job) | {"opcode": OPCODES[sent.frame[43] >> 4 & 3]}
+            sample |= _of_job(job) | {"opcode": opcode_name(sent.frame[43])}
             sample |= _of_round(verdict, sent, before, after)
             if verdict == "accepted":
                 sample["present"] = _present(added, job)
@@ -204,7 +204,7 @@ class Observer:
             job = self._jobs.get(frame[44])
             if kind not in (RESULT, CONFLICT) or job is None:
                 continue
-            sample = {"opcode": OPCODES[frame[43] >> 4 & 3], "dtype": str(frame[43] & 15)}
+            sample = {"opcode": opcode_name(frame[43]), "dtype": str(frame[43] & 15)}
             self._model.add(sample)
             result = {"result": "RESULT" if kind == RESULT else "CONFLICT"}
             self._model.add(result | _of_job(job))

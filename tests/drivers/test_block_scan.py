@@ -16,14 +16,14 @@ FORMATS = {
 }
 
 
-@pytest.fixture(params=_native.codec_instruction_sets())
+@pytest.fixture(params=_native.instruction_sets())
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    best = _native.codec_instruction_set()
-    _native.use_codec_instruction_set(request.param)
+    best = _native.instruction_set()
+    _native.use_instruction_set(request.param)
     try:
         yield request.param
     finally:
-        _native.use_codec_instruction_set(best)
+        _native.use_instruction_set(best)
 
 
 def scanned(dtype, bits):

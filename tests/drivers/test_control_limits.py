@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from afflux_drivers import addresses
+from afflux_drivers.addresses import peer_name
 from afflux_drivers.aggregator import control_server, peers
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.job_commands import NoRoom
 from afflux_drivers.aggregator.jobs import JobTable
-from afflux_drivers.aggregator.peers import Peers, may_take, peer_name
+from afflux_drivers.aggregator.peers import Peers, may_take
 from afflux_drivers.control.client import create_job, describe
 from tests.support.drivers.planted_control import NOTICED, plant
 from tests.support.drivers.raw_control import RawControl, coded
@@ -29,7 +31,7 @@ SECRET = b"correct horse battery staple"
 STRANGER = "127.0.0.2"
 """Another host's address, as far as the server can see."""
 
-CREATE = {"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": 10_000}
+CREATE = {"request": "create", "protocol": 2, "workers": 1, "lanes": 1, "slots": 10_000}
 
 
 @contextmanager
@@ -309,7 +311,7 @@ BUGS: dict[str, tuple[ModuleType, str, str, Callable[[], None]]] = {
         test_one_peer_cannot_take_all_jobs_and_slots,
     ),
     "each address of a network is a peer": (
-        peers,
+        addresses,
         "_IPV6_BITS = 64",
         "_IPV6_BITS = 128",
         lambda: test_what_counts_as_one_peer("fd00:1:2:3::1", "fd00:1:2:3::/64"),

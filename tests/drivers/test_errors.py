@@ -9,8 +9,8 @@ import pytest
 
 import afflux
 import afflux_drivers
+from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, Disagreement, RanksMissing, timed_out
-from afflux_drivers.shared.worker import RanksEnded
 
 
 def every_class():

@@ -218,7 +218,10 @@ def test_refusals_say_why(served):
 
 @pytest.mark.parametrize(
     ("cause", "what"),
-    [(wire.Refusal.VERSION, "does not speak this protocol version"), (77, "cause 77")],
+    [
+        (wire.Refusal.VERSION, "does not speak version 2 of the protocol: update Afflux"),
+        (77, "cause 77"),
+    ],
 )
 def test_refusals_that_no_aggregator_of_this_version_sends(cause, what):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as aggregator:

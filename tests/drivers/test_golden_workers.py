@@ -16,7 +16,7 @@ from afflux_sim.golden.network import (
     run_in_order,
     run_unkindly,
 )
-from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.reductions import all_reduce
 from afflux_sim.golden.shared_columns import SharedColumns
 from afflux_sim.golden.worker import GoldenWorker
 from tests.support.drivers.virtual_job import (

@@ -68,7 +68,7 @@ def all_reduce(workers, tensors, dtype, reduction, shapes=None, partial=False, *
     return run_ranks([function(*each) for each in zip(workers, HOSTS, shapes, strict=True)])
 
 
-# Direct, exact and neither; whole blocks and not; several rows.
+# Within the opening round and not; whole blocks and not; several rows.
 COUNTS = (0, 1, 60, 73, 74, 64 * 3, 64 * 3 * 2 * 4 + 17)
 
 
@@ -108,9 +108,9 @@ def test_a_block_that_one_rank_of_the_host_has(served):
 
 def put_in(tensor, dtype):
     """Return what a rank hands its leader: its blocks, garbage for zeros, and which are which."""
-    exponents = np.empty(-(-len(tensor) // 64), np.uint8)
-    given = np.full(64 * len(exponents) * tensor.itemsize, 0xA5, np.uint8).view(tensor.dtype)
-    _native.scan_clear(int(dtype), tensor, given, exponents)
+    exponents = np.empty(-(-tensor.nbytes // 256), np.uint8)
+    given = np.full(256 * len(exponents), 0xA5, np.uint8).view(tensor.dtype)
+    _native.scan_into(int(dtype), tensor, given, exponents)
     return given[: len(tensor)], exponents
 
 
@@ -130,7 +130,7 @@ def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, red
                 if skips:
                     pairs = [put_in(each, dtype) for each in given]
                     given, exponents = [each for each, _ in pairs], [each for _, each in pairs]
-                mirrors.append((np.full_like(want, 99), np.zeros(-(-count // 64), np.uint8)))
+                mirrors.append((np.full_like(want, 99), np.zeros(-(-want.nbytes // 256), np.uint8)))
                 calls.append(
                     functools.partial(
                         worker.all_reduce, tensors[leader], dtype, reduction, want.shape, 30.0,
@@ -139,7 +139,8 @@ def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, red
                 )  # fmt: skip
             assert_same_bits(run_ranks(calls), want)
             for (_, *others), (mirrored, marks) in zip(HOSTS, mirrors, strict=True):
-                assert (mirrored[np.repeat(marks, 64)[:count] == 0] == 99).all()
+                of = 256 // want.itemsize
+                assert (mirrored[np.repeat(marks, of)[:count] == 0] == 99).all()
                 assert skips or marks.all()
                 for rank in others:
                     _native.copy_marked(mirrored, marks, tensors[rank])

@@ -29,7 +29,7 @@ def answer_to(packet: bytes, words: list[int], **changes: int) -> bytes:
 def test_the_packet():
     session, join, packet = joining()
     ticket = session.ticket
-    assert Header._make(HEADER.unpack_from(packet)) == (0x12, 0, ticket.job, 1, 0, 0, 0, KEY, 0)
+    assert Header._make(HEADER.unpack_from(packet)) == (0x22, 0, ticket.job, 1, 0, 0, 0, KEY, 0)
     assert len(packet) == wire.datagram_bytes(0)
     assert (join.sends, join.done) == (1, False)
 
@@ -79,7 +79,7 @@ def test_a_job_with_other_terms(at):
 
 def test_a_refusal():
     _, join, packet = joining()
-    refused = answer_to(packet, [wire.Refusal.KEY, 1], version_type=0x10 | wire.Type.REFUSED)
+    refused = answer_to(packet, [wire.Refusal.KEY, 2], version_type=0x20 | wire.Type.REFUSED)
     with pytest.raises(_native.Refused) as caught:
         join.receive_bytes(refused, 0.1)
     assert caught.value.args == (wire.Refusal.KEY,)
@@ -88,7 +88,7 @@ def test_a_refusal():
 @pytest.mark.parametrize("type_", [wire.Type.JOINED, wire.Type.REFUSED])
 @pytest.mark.parametrize(
     "change",
-    [{"version_type": 0x20}, {"job": 1}, {"worker": 0}, {"present": 1}, {"key": KEY ^ 1}],
+    [{"version_type": 0x10}, {"job": 1}, {"worker": 0}, {"present": 1}, {"key": KEY ^ 1}],
     ids=str,
 )
 def test_ignores_what_is_not_its_own(change, type_):
@@ -103,7 +103,7 @@ def test_ignores_what_is_not_its_own(change, type_):
 def test_ignores_other_types_and_lengths():
     session, join, packet = joining()
     good = answer_to(packet, TERMS)
-    others = [packet, *(bytes([0x10 | type_]) + good[1:] for type_ in (0, 1, 8, 9, 10, 15))]
+    others = [packet, *(bytes([0x20 | type_]) + good[1:] for type_ in (0, 1, 8, 9, 10, 15))]
     for foreign in (*others, b"", good[:-1], good + b"\0", good[:22]):
         assert join.receive_bytes(foreign, 0.1) is None
         assert not join.done

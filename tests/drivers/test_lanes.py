@@ -11,12 +11,12 @@ from tests.support.drivers.virtual_job import VirtualJob, at_random
 
 RANKS = 3
 # One, both ends of what fits into a packet of 5 lanes and of 16, and more than any.
-COUNTS = (1, 19, 20, 72, 73, 74, 200)
+COUNTS = (1, 21, 22, 85, 86, 320, 321)
 SUMS = (Reduction.SUM, Reduction.AVG)
 
 
 def cancelling(generator: np.random.Generator, count: int, dtype: wire.Dtype) -> list[np.ndarray]:
-    """Two ranks cancel, and the third one's part is lost where sums are not exact."""
+    """Two ranks cancel, and the third one's part is what is left."""
     large, small = (6e4, 2.0**-20) if dtype is wire.Dtype.FLOAT16 else (1e38, 2.0**-100)
     huge = as_dtype(generator.uniform(-large, large, count), dtype)
     sign = np.array(1 << (8 * huge.itemsize - 1)).astype(f"u{huge.itemsize}")
@@ -47,18 +47,18 @@ def test_sums_have_the_same_bits_at_any_number_of_lanes(dtype, lanes, slots):
     check_counters(job)
 
 
-@pytest.mark.parametrize("lanes", range(1, wire.LANES_MAX + 1))
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_sums_of_up_to_73_elements_are_exact(dtype, lanes):
-    job = VirtualJob(RANKS, lanes, 4)
-    for count in COUNTS:
-        tensors = cancelling(np.random.default_rng(count), count, dtype)
-        for result in job.all_reduce(tensors, dtype, Reduction.SUM):
-            assert np.array_equal(bits_of(result), bits_of(tensors[2])) == (count <= 73), count
+def test_what_cancels_leaves_the_rest(dtype):
+    for lanes in (1, 5, wire.LANES_MAX):
+        job = VirtualJob(RANKS, lanes, 4)
+        for count in COUNTS:
+            tensors = cancelling(np.random.default_rng(count), count, dtype)
+            for result in job.all_reduce(tensors, dtype, Reduction.SUM):
+                assert np.array_equal(bits_of(result), bits_of(tensors[2])), count
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5, 15, 16])
-def test_exact_sums_survive_loss(lanes):
+def test_small_sums_survive_loss(lanes):
     job = VirtualJob(RANKS, lanes, 4)
     for seed, count in enumerate(COUNTS):
         for tensors in inputs(count, wire.Dtype.FLOAT32):
@@ -71,21 +71,21 @@ def test_exact_sums_survive_loss(lanes):
 @pytest.mark.parametrize(
     ("lanes", "slots", "count", "rounds"),
     [
-        # 15 blocks beside the fingerprint: one round trip.
-        (16, 4, 73, 1),
-        # 15 blocks on three slots of 5 lanes: opening and one more, each.
-        (15, 4, 73, 2),
-        (5, 4, 73, 6),
-        (5, 1, 73, 4),
-        (1, 1, 73, 16),
-        # Four blocks, 19 elements, are what fits beside the fingerprint at 5 lanes.
-        (5, 4, 19, 1),
-        (5, 4, 20, 2),
+        # 3 ranks of 320 elements are 15 blocks beside the fingerprint: one round trip.
+        (16, 4, 320, 1),
+        # Six blocks of each rank, on two slots of 5 lanes: opening and one more, each.
+        (5, 4, 321, 4),
+        (5, 1, 321, 3),
+        (1, 1, 321, 7),
+        # Four blocks are what fits beside the fingerprint at 5 lanes.
+        (5, 4, 85, 1),
+        (5, 4, 86, 2),
         (1, 4, 1, 2),
-        (2, 4, 4, 1),
+        (2, 4, 21, 1),
+        (2, 4, 22, 2),
     ],
 )
-def test_rounds_of_exact_sums(lanes, slots, count, rounds):
+def test_rounds_of_small_sums(lanes, slots, count, rounds):
     job = VirtualJob(RANKS, lanes, slots)
     job.all_reduce([np.ones(count, np.float32)] * RANKS, wire.Dtype.FLOAT32, Reduction.SUM)
     assert [session.statistics.rounds for session in job.sessions] == [rounds] * RANKS

@@ -33,7 +33,7 @@ from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.raw_control import RawControl
 from tests.support.drivers.served import Served
 
-CREATE = {"request": "create", "protocol": 1, "workers": 2, "lanes": 16, "slots": 8}
+CREATE = {"request": "create", "protocol": 2, "workers": 2, "lanes": 16, "slots": 8}
 
 
 def test_a_job_without_renewal_ends_with_its_lease(served, caplog):

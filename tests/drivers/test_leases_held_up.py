@@ -24,7 +24,7 @@ from tests.support.drivers.board_registers import BoardRegisters
 from tests.support.drivers.raw_control import RawControl
 from tests.support.drivers.served import Served
 
-CREATE = {"request": "create", "protocol": 1, "workers": 2, "lanes": 16, "slots": 8}
+CREATE = {"request": "create", "protocol": 2, "workers": 2, "lanes": 16, "slots": 8}
 
 
 class Busy(BoardRegisters):

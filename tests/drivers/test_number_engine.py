@@ -1,4 +1,4 @@
-"""Golden workers of version 2 on the C++ engine: correctly rounded sums, whatever the way."""
+"""Golden workers on the C++ engine: correctly rounded sums, whatever the way."""
 
 import random
 
@@ -17,7 +17,7 @@ from afflux_sim.golden.network import (
     run_in_order,
     run_unkindly,
 )
-from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.reductions import reduce_numbers
 from afflux_sim.golden.shared_columns import SharedColumns
 from afflux_sim.golden.worker import GoldenWorker
 from tests.checks.golden_comparison import compare_engines, tickets_of
@@ -38,7 +38,7 @@ LANES, SLOTS = 3, 2
 
 
 def job_of(workers: int, shares: int = 1) -> tuple[SoftEngine, list[GoldenWorker]]:
-    engine = SoftEngine(numbers=True, shares=shares)
+    engine = SoftEngine(shares=shares)
     configure(engine)
     address = ".".join(map(str, ENGINE_ADDRESS.to_bytes(4, "big")))
     ticket = JobTicket(
@@ -53,7 +53,6 @@ def job_of(workers: int, shares: int = 1) -> tuple[SoftEngine, list[GoldenWorker
         round=FIRST_ROUND,
         lanes=LANES,
         slots=SLOTS,
-        numbers=True,
     )
     join_all(receiving(engine), members)
     assert all(member.joined is not None and member.joined[8:9] == () for member in members)
@@ -138,7 +137,7 @@ def test_opcodes(opcode: int, dtype: int, known: bool) -> None:
 @pytest.mark.parametrize("jobs", [[(1, 1, 1, 5, 0)], [(3, 16, 2, 7, 9), (2, 5, 3, 9, 0xFFFF_FFFF)]])
 @pytest.mark.parametrize("seed", range(2))
 def test_equals_golden_on_random_frames(jobs: list, seed: int) -> None:
-    engine = SoftEngine(slots=64, numbers=True, shares=1 + seed)
+    engine = SoftEngine(slots=64, shares=1 + seed)
     compare_engines(engine, tickets_of(jobs, {0}), seed, 1500, numbers=True)
 
 

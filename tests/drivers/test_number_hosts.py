@@ -1,4 +1,4 @@
-"""C++ workers of version 2 that stand for several ranks: the sums are those of all ranks."""
+"""C++ workers that stand for several ranks: the sums are those of all ranks."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,6 @@ from tests.support.planting import Bug, first_now
 OPERATIONS = [(dtype, reduction) for dtype in (*FLOATS, "int32") for reduction in reductions(dtype)]
 
 
-class NumberEngine(GoldenEngine):
-    """One of version 2."""
-
-    def __init__(self, **options) -> None:
-        super().__init__(numbers=True, **options)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operation(kind):
     rng = np.random.default_rng(KINDS.index(kind))
@@ -52,7 +45,7 @@ def test_zeros():
 
 def test_a_golden_aggregator():
     rng = np.random.default_rng(2)
-    golden = GoldenDevice(workers=64, lanes=16, jobs=8, slots=512, engine_class=NumberEngine)
+    golden = GoldenDevice(workers=64, lanes=16, jobs=8, slots=512, engine_class=GoldenEngine)
     job = HostJob(golden)
     for dtype in FLOATS:
         for kind in ("special", "zeros"):
@@ -66,24 +59,24 @@ def test_exponents_of_other_blocks_are_refused():
     hosts = [HostPiece([tensors[0]] * len(beside)) for _, *beside in HOSTS]
     hosts[0] = hosts[0]._replace(exponents=[np.ones(10, np.uint8)] * 2)
     with pytest.raises(ValueError, match="as many elements"):
-        job.all_reduce(tensors, wire.Dtype.FLOAT16, Reduction.SUM, numbers=True, hosts=hosts)
+        job.all_reduce(tensors, wire.Dtype.FLOAT16, Reduction.SUM, hosts=hosts)
 
 
 # Bugs of a worker, with the check that must see each.
 BUGS = {
     "leaves out the host's other ranks": (
-        Bug("worker/number_ranks.cpp", "sum.add(environment, at(other, block));", ""),
+        Bug("worker/host_ranks.cpp", "sum.add(environment, at(other, block));", ""),
         "check_scanned",
     ),
     "counts an absent block as -0": (
-        Bug("worker/number_ranks.cpp", "all_present = false;", ""),
+        Bug("worker/host_ranks.cpp", "all_present = false;", ""),
         "check_zeros",
     ),
     "mirrors the first half of a block": (
         Bug(
             "worker/blocks.cpp",
-            "(blocks - 1) * block_elements_ + length(first + blocks - 1);",
-            "(blocks - 1) * block_elements_ + length(first + blocks - 1) / 2;",
+            "put_in(tensor_.mirror, block, bytes, target(block));",
+            "put_in(tensor_.mirror, block, bytes / 2, target(block));",
         ),
         "check_scanned",
     ),

@@ -1,4 +1,4 @@
-"""Trees of C++ engines in version 2: frame by frame those of golden engines, and the right sums."""
+"""Trees of C++ engines: frame by frame those of golden engines, and the right sums."""
 
 import random
 import socket
@@ -25,7 +25,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.merge import block_of_elements
-from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.reductions import reduce_numbers
 from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
@@ -52,20 +52,11 @@ TREES = {
 }
 
 
-class NumberEngine(GoldenEngine):
-    """One of version 2."""
-
-    def __init__(self, **options) -> None:
-        super().__init__(numbers=True, **options)
-
-
 class Soft:
     """A C++ engine, which takes frames at no pace."""
 
     def __init__(self, partial_bits: int) -> None:
-        self.engine: SoftEngine | BuiltEngine = SoftEngine(
-            **BUILD, numbers=True, partial_bits=partial_bits
-        )
+        self.engine: SoftEngine | BuiltEngine = SoftEngine(**BUILD, partial_bits=partial_bits)
 
     def play(self, frames: Sequence[bytes], *_: object) -> list[bytes]:
         return self.engine.play(frames)
@@ -88,7 +79,7 @@ class Twins(Soft):
 
     def __init__(self, partial_bits: int) -> None:
         super().__init__(partial_bits)
-        self.golden = GoldenDevice(engine_class=NumberEngine, partial_bits=partial_bits, **BUILD)
+        self.golden = GoldenDevice(engine_class=GoldenEngine, partial_bits=partial_bits, **BUILD)
 
     def play(self, frames: Sequence[bytes], *_: object) -> list[bytes]:
         sent = super().play(frames)
@@ -117,7 +108,6 @@ def new_tree(
         choose=random.Random(seed),
         links=links,
         multicast=seed % 2 == 1,
-        numbers=True,
         partial_bits=widths[0],
     )
 
@@ -200,7 +190,7 @@ def test_an_engine_that(name: str) -> None:
     class Built(Twins):
         def __init__(self, partial_bits: int) -> None:
             super().__init__(partial_bits)
-            self.engine = BuiltEngine(library, **BUILD, numbers=True)
+            self.engine = BuiltEngine(library, **BUILD)
 
     with new_tree("workers beside children", 1, UNKIND_LINKS, (64,), Built) as network:
         rng = np.random.default_rng(1)
@@ -213,7 +203,7 @@ def test_the_longest_packet_comes_in_over_a_socket() -> None:
     """16 blocks of 512 bytes each, as an aggregator below sends them; the result is rounded."""
     words = (*(look_ahead(0, 127),) * 16,)
     ones = block_of_elements([2**56] * 64, 13)
-    running = Served(SoftEngine(numbers=True))
+    running = Served(SoftEngine())
     try:
         with (
             closing(create_job(running.address, 1, 16, 1, 5.0)) as lease,
@@ -244,4 +234,4 @@ def test_the_longest_packet_comes_in_over_a_socket() -> None:
 def test_widths_that_there_are_not() -> None:
     for width in (0, 32, 41, 65):
         with pytest.raises(ValueError, match="40, 48 or 64"):
-            SoftEngine(numbers=True, partial_bits=width)
+            SoftEngine(partial_bits=width)

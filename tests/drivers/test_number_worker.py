@@ -1,4 +1,4 @@
-"""The C++ worker of version 2: correctly rounded sums, on the C++ engine and on the golden one."""
+"""The C++ worker: correctly rounded sums, on the C++ engine and on the golden one."""
 
 from contextlib import ExitStack
 from itertools import cycle
@@ -11,7 +11,7 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.reductions import reduce_numbers
 from tests.scenarios.golden_device import GoldenDevice
 from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.served import Served
@@ -22,22 +22,17 @@ FLOATS = ("float32", "float16", "bfloat16")
 OPERATIONS = [(dtype, reduction) for dtype in FLOATS for reduction in reductions(dtype)]
 
 
-class NumberEngine(GoldenEngine):
-    def __init__(self, **options):
-        super().__init__(numbers=True, **options)
-
-
 class NarrowEngine(GoldenEngine):
     """Its slots keep few bits, so that most blocks come again."""
 
     def __init__(self, **options):
-        super().__init__(numbers=True, window=33, **options)
+        super().__init__(windows={1: 33, 2: 25, 3: 25}, **options)
 
 
 def engine_of(name):
     if name == "soft":
-        return SoftEngine(numbers=True)
-    engine_class = NumberEngine if name == "golden" else NarrowEngine
+        return SoftEngine()
+    engine_class = GoldenEngine if name == "golden" else NarrowEngine
     return GoldenDevice(workers=64, lanes=16, jobs=8, slots=512, engine_class=engine_class)
 
 
@@ -52,9 +47,7 @@ def expected(tensors, dtype, reduction):
 
 def check(job, tensors, dtype, reduction, **options):
     right = expected(tensors, dtype, reduction)
-    results = job.all_reduce(
-        tensors, wire.Dtype[dtype.upper()], Reduction(reduction), numbers=True, **options
-    )
+    results = job.all_reduce(tensors, wire.Dtype[dtype.upper()], Reduction(reduction), **options)
     for rank, result in enumerate(results):
         wrong = np.flatnonzero(bits_of(result, dtype) != right)
         assert not wrong.size, f"rank {rank}: {wrong[:10]}"
@@ -98,7 +91,7 @@ def test_integers_are_as_ever():
             ("max", whole.max(axis=0)),
             ("min", whole.min(axis=0)),
         ):
-            results = job.all_reduce(tensors, wire.Dtype.INT32, Reduction(reduction), numbers=True)
+            results = job.all_reduce(tensors, wire.Dtype.INT32, Reduction(reduction))
             for result in results:
                 assert np.array_equal(result, right.astype(np.int32))
 
@@ -143,12 +136,12 @@ def test_over_sockets(no_threads_left, aggregators, loss):
     with ExitStack() as ending:
         tickets = []
         for _ in range(aggregators):
-            served = Served(SoftEngine(numbers=True))
+            served = Served(SoftEngine())
             ending.callback(served.stop)
             lease = create_job(served.address, 3, 5, 8, 5.0)
             ending.callback(lease.close)
             tickets.append(lease.ticket)
-        ranks = ending.enter_context(Ranks(*tickets, loss=loss, numbers=True))
+        ranks = ending.enter_context(Ranks(*tickets, loss=loss))
         for dtype, reduction in OPERATIONS:
             for kind, count in (("mixed", 1000), ("special", 4001), ("mixed", 20)):
                 tensors = tensors_of(rng, kind, dtype, count, 3)

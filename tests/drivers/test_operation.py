@@ -36,7 +36,7 @@ def test_opening_packet():
     (datagram,) = rank.opening
     header = header_of(datagram)
     assert header == (
-        0x10,
+        0x20,
         0x01,
         rank.session.ticket.job,
         1,
@@ -61,19 +61,17 @@ def test_contribution_after_a_result():
     header = header_of(answer)
     assert header.round == (rank.session.ticket.round + 1) & 0xFFFF_FFFF
     assert header.present == 3
-    blocks = np.frombuffer(answer, "<i4", 128, wire.datagram_bytes(0))
-    # E = 133 and 134, g = 2: integers of 2**-22 * ... of x * 2**(30 - 2 - (E - 127)).
-    assert blocks[0] == 1 << 22
-    assert blocks[64] == 65 << 21
+    # The tensor's own bytes.
+    assert np.frombuffer(answer, "<f4", 128, wire.datagram_bytes(0)).tolist() == [*range(1, 129)]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version_type": 0x28},
-        {"version_type": 0x10},
-        {"version_type": 0x1C},
-        {"version_type": 0x1B},
+        {"version_type": 0x18},
+        {"version_type": 0x20},
+        {"version_type": 0x2C},
+        {"version_type": 0x2B},
         {"opcode_dtype": 0x02},
         {"job": 1},
         {"worker": 0},
@@ -164,7 +162,7 @@ def test_timer_probes_ever_more_seldom():
         )
     for probe in sent:
         assert len(probe) == wire.datagram_bytes(0)
-        want = header_of(rank.opening[0])._replace(version_type=0x11, present=0)
+        want = header_of(rank.opening[0])._replace(version_type=0x21, present=0)
         assert header_of(probe) == want
     waits = np.diff([0.0, *times])
     np.testing.assert_allclose(waits, [0.2, 0.4, 0.8, 1, 1, 1, 1, 1])
@@ -314,7 +312,7 @@ def test_a_packet_is_overdue_when_a_later_one_is_answered():
     now = rank.operation.next_timer
     assert overdue <= now <= 0.002 + overdue
     (probe,) = rank.expire(now)
-    assert (header_of(probe).slot, header_of(probe).version_type) == (1, 0x11)
+    assert (header_of(probe).slot, header_of(probe).version_type) == (1, 0x21)
     assert rank.session.trip.timeout_s < timeout + 0.001, "it is lost, and the path not slow"
     # Once: from then on its timer counts.
     assert rank.expire(now + 1e-6) == []
@@ -364,7 +362,7 @@ def test_blocks_that_no_aggregator_may_send():
         answer = rank.receive(opening)
         assert answer is not None
         result = (
-            HEADER.pack(*header_of(answer)._replace(version_type=0x18, present=present))
+            HEADER.pack(*header_of(answer)._replace(version_type=0x28, present=present))
             + np.array(words, "<u4").tobytes()
         )
         with pytest.raises(AggregatorMisbehaved, match="0x0003 were agreed on"):
@@ -378,7 +376,7 @@ def test_blocks_that_no_aggregator_may_send():
 def test_blocks_in_an_opening_round_of_another_slot():
     rank = Rank(slots=2)
     assert header_of(rank.opening[1]).slot == 1
-    header = header_of(rank.opening[1])._replace(version_type=0x18, present=1)
+    header = header_of(rank.opening[1])._replace(version_type=0x28, present=1)
     with pytest.raises(AggregatorMisbehaved, match="slot 1"):
         rank.receive(HEADER.pack(*header) + rank.opening[1][22:] + bytes(256))
 

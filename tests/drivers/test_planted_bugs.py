@@ -5,9 +5,9 @@ import pytest
 from afflux_drivers.worker.operation import Operation
 from tests.checks.accept_rule import check_accepts_only_its_own_round
 from tests.checks.native_checks import (
-    check_codec,
     check_engine,
-    check_numbers_do_not_overflow,
+    check_operations_in_order,
+    check_places,
     check_schedules,
 )
 from tests.mutation.native_bugs import caught
@@ -20,7 +20,7 @@ CHECKS = "tests.checks.native_checks"
 
 
 @pytest.mark.parametrize(
-    "check", [check_codec, check_numbers_do_not_overflow, check_schedules, check_engine]
+    "check", [check_operations_in_order, check_places, check_schedules, check_engine]
 )
 def test_without_a_bug_the_checks_pass(check):
     check()
@@ -52,54 +52,47 @@ def test_worker_that_ignores_the_operation_number(monkeypatch):
         check_accepts_only_its_own_round({"operation": 1})
 
 
-GUARD_BITS = "std::bit_width(static_cast<unsigned>(ranks - 1))"
-
 # Bugs of the worker, with the checks that must see each.
 WORKER_BUGS = {
-    "one guard bit less": (
-        Bug("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} - 1)"),
-        ["check_codec", "check_numbers_do_not_overflow"],
-    ),
-    # It overflows nothing; only the bits of the result show it.
-    "one guard bit more": (
-        Bug("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} + 1)"),
-        ["check_codec"],
-    ),
-    "rounds up": (
+    "does not scale an average": (
         Bug(
             "worker/blocks.cpp",
-            "codec::quantise(numbers_, blocks, elements, exponents, out);",
-            "codec::quantise(numbers_, blocks, elements, exponents, out);"
-            "for (std::size_t i = 0; i < blocks * kBlock; ++i) out[i] |= 1;",
+            "tensor.op == arithmetic::Op::Avg ? sums::average_scale(tensor.ranks) : 0;",
+            "0 * tensor.ranks;",
         ),
-        ["check_codec"],
+        ["check_operations_in_order"],
     ),
-    "loses the greatest limb": (
-        Bug(
-            "worker/exact_tensor.cpp",
-            "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());",
-            "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());"
-            "for (std::size_t i = 11; i < words_.size(); i += 13) words_[i] = 0;",
-        ),
-        ["check_codec"],
-    ),
-    # As the protocol once had it: the bits of a small sum depended on the path's MTU.
-    "is exact where one packet is enough": (
-        Bug(
-            "worker/operation.cpp",
-            "if (!tensor.numbers && is_exact(tensor)) exact_.emplace(tensor);",
-            "if (is_exact(tensor) && 13 * tensor.count <= 64 * (session.job.lanes - 1))"
-            " exact_.emplace(tensor);",
-        ),
-        ["check_codec"],
-    ),
-    "forgets classes": (
+    "does not divide an average": (
         Bug(
             "worker/blocks.cpp",
-            "codec::class_counts(tensor_.dtype, source(block), length(block), out);",
+            "sums::divide(tensor_.dtype, tensor_.ranks, length(block), target(block));",
             "",
         ),
-        ["check_codec"],
+        ["check_operations_in_order"],
+    ),
+    "takes what is not summed for numbers": (
+        Bug(
+            "worker/blocks.cpp",
+            "sums && static_cast<std::uint32_t>(*result) == kNotSummed",
+            "sums && false && *result != 0",
+        ),
+        ["check_operations_in_order"],
+    ),
+    "loses the last block's tail": (
+        Bug(
+            "worker/blocks.cpp",
+            "wire::kBlockElements, padded_.data(), wire::kBlockBytes);",
+            "wire::kBlockElements, padded_.data(), wire::kBlockBytes / 4);",
+        ),
+        ["check_operations_in_order"],
+    ),
+    "puts the words of ranks in one another's places": (
+        Bug(
+            "worker/side_by_side.cpp",
+            "std::memcpy(blocks + each.rank * words_, each.elements,",
+            "std::memcpy(blocks + (each.rank ^ 1) * words_, each.elements,",
+        ),
+        ["check_places"],
     ),
     "takes blocks of the wrong row": (
         Bug(
@@ -154,7 +147,7 @@ def test_worker_that(name, check):
 
 
 def test_worker_built_without_a_bug():
-    for check in ("check_codec", "check_schedules"):
+    for check in ("check_operations_in_order", "check_schedules"):
         assert not catches("none", None, f"{CHECKS}:{check}")
 
 

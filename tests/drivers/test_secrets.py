@@ -35,7 +35,7 @@ from tests.support.drivers.served import Served
 
 SECRET = b"correct horse battery staple"
 OTHER = b"incorrect horse battery staple"
-CREATE = b'{"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": 1}'
+CREATE = b'{"request": "create", "protocol": 2, "workers": 1, "lanes": 1, "slots": 1}'
 
 
 @pytest.fixture

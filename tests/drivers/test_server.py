@@ -165,14 +165,14 @@ def test_answers_nothing_to_data_of_a_stranger(served):
         (b"{}", "request None"),
         (b'{"request": "reboot"}', "reboot"),
         (b'{"request": "create"}', "protocol"),
-        (b'{"request": "create", "protocol": 2}', "protocol 2 is not supported, only 1"),
+        (b'{"request": "create", "protocol": 1}', "protocol 1 is not supported, only 2: update"),
         (
-            b'{"request": "create", "protocol": 1, "workers": 65, "lanes": 1, "slots": 1}',
+            b'{"request": "create", "protocol": 2, "workers": 65, "lanes": 1, "slots": 1}',
             "65 workers are more than the 64",
         ),
-        (b'{"request": "create", "protocol": 1, "workers": 0, "lanes": 1, "slots": 1}', "workers"),
-        (b'{"request": "create", "protocol": 1, "workers": 1, "lanes": true, "slots": 1}', "lanes"),
-        (b'{"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": "1"}', "slots"),
+        (b'{"request": "create", "protocol": 2, "workers": 0, "lanes": 1, "slots": 1}', "workers"),
+        (b'{"request": "create", "protocol": 2, "workers": 1, "lanes": true, "slots": 1}', "lanes"),
+        (b'{"request": "create", "protocol": 2, "workers": 1, "lanes": 1, "slots": "1"}', "slots"),
         (b'{"request": "close", "job": 0, "key": "0000000000000000"}', "no job 0 with this key"),
         (b'{"request": "close", "job": 0, "key": "zz"}', "16 hexadecimal"),
         (b'{"request": "close", "job": 0, "key": "00 00 00 00 00 0"}', "16 hexadecimal"),
@@ -226,7 +226,7 @@ def test_a_silent_connection_is_dropped(served, monkeypatch):
 def test_describe(served):
     assert describe(served.address, 5.0) == {
         "ok": True,
-        "protocol": 1,
+        "protocol": 2,
         "engine": "soft",
         "workers": 64,
         "lanes": 16,

@@ -34,12 +34,12 @@ def test_disagreement(processes: Processes, count: int) -> None:
             processes.start(rank, "reduce", tensor, FLOAT32, SUM, difference=rank == 1)
         for rank in range(3):
             left, kind, _ = processes.answer(rank)
-            assert kind == "SharedDisagreement"
+            assert kind == "GroupDisagreement"
             np.testing.assert_array_equal(left.view(np.uint32), tensor.view(np.uint32))
         assert processes.call_all(3, "ask", "fingerprints") == [[1, 2, 1]] * 3
         # No later operation either.
         for _, kind, _ in processes.call_all(3, "reduce", tensor, FLOAT32, SUM):
-            assert kind == "SharedFailed"
+            assert kind == "GroupFailed"
 
 
 def test_different_sizes_and_reductions(processes: Processes) -> None:
@@ -47,7 +47,7 @@ def test_different_sizes_and_reductions(processes: Processes) -> None:
         with processes.group(2):
             processes.start(0, "reduce", np.ones(10, np.float32), FLOAT32, SUM)
             processes.start(1, "reduce", np.ones(other_count, np.float32), FLOAT32, other_reduction)
-            assert [processes.answer(r)[1] for r in range(2)] == ["SharedDisagreement"] * 2
+            assert [processes.answer(r)[1] for r in range(2)] == ["GroupDisagreement"] * 2
 
 
 def test_giving_up(processes: Processes) -> None:
@@ -58,7 +58,7 @@ def test_giving_up(processes: Processes) -> None:
         processes.call(2, "ask", "fail", "the optimiser diverged")
         for rank in (0, 1):
             _, kind, text = processes.answer(rank)
-            assert kind == "SharedFailed"
+            assert kind == "GroupFailed"
             assert text == "rank 2 reports: the optimiser diverged"
         assert processes.call(0, "ask", "failed")
 
@@ -162,12 +162,12 @@ def test_refused() -> None:
     if child == 0:
         try:
             group.begin(tensor, FLOAT32, SUM, 0)
-        except _native.SharedFailed:
+        except _native.GroupFailed:
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     group.begin(tensor, FLOAT32, SUM, 0)
     assert group.advance(0.0)
     group.close()
-    with pytest.raises(_native.SharedFailed, match="closed"):
+    with pytest.raises(_native.GroupFailed, match="closed"):
         group.advance(0.0)

@@ -29,23 +29,24 @@ BUGS = {
     # Which blocks are present is taken from another batch.
     "stale presence": Bug(
         "shared/staged.cpp",
-        "for_runs(result.present + share.first,",
-        "for_runs(ring(r, batch + kRingBatches - 1).present + share.first,",
+        "for_runs(result.result_present + share.first,",
+        "for_runs(ring(r, batch + kRingBatches - 1).result_present + share.first,",
     ),
     # Sums are rounded as the thread that asks for them rounds.
     "the caller's rounding": Bug("sums/environment.cpp", "_mm_setcsr(kDefault);", ""),
     # A block is zero if its first word is.
     "a first word": Bug(
-        "shared/presence.cpp", "first_word(block) || all_words(block)", "first_word(block)"
+        "collectives/presence.cpp", "first_word(block) || all_words(block)", "first_word(block)"
     ),
     # The own share of a batch is in the ring only.
     "no own share": Bug(
         "shared/staged.cpp", "whole.whole ? whole.data + begin : nullptr", "nullptr"
     ),
+    "absent blocks are zeros of any sign": Bug(
+        "collectives/reduction.cpp", "having == all, elements", "true, elements"
+    ),
     "sums instead of averages": Bug(
-        "shared/floats.cpp",
-        "sums::divide(sum_.dtype, ranks_, (last - first) * block(), result)",
-        "",
+        "collectives/reduction.cpp", "sums::divide(dtype, ranks_, count, out[0]);", ""
     ),
 }
 
@@ -61,24 +62,18 @@ COLLECTIVE_BUGS = {
     ),
     # The ring's next position is not where the last operation ended.
     "a gather's position": Bug("shared/gather.cpp", "position += batches_;", ""),
-    # The last batch of a long shard has few elements, but is not in exact mode.
-    "exact by batches": Bug(
-        "shared/scatter.cpp",
-        "call_.arithmetic->reduce_all(size(batch), exact_,",
-        "call_.arithmetic->reduce_all(size(batch), call_.arithmetic->is_exact(size(batch)),",
-    ),
     # An input is overwritten by another rank's part before it is copied.
     "a lost input": Bug("shared/gather.cpp", "kept_.assign(own_, own_ + bytes);", ";"),
     "a lost shard": Bug("shared/scatter.cpp", "kept_.resize(bytes);", ";"),
     # Blocks that are zero at all ranks keep what the output was.
-    "no zeros": Bug("shared/arithmetic.cpp", "if (!present[b])", "if (false)"),
+    "no zeros": Bug("collectives/reduction.cpp", "if (is_there) return;", "return;"),
     "averages that are not truncated": Bug(
-        "codec/elementwise.cpp",
+        "arithmetic/elementwise.cpp",
         "(sum / sources)",
         "((sum < 0 ? sum - sources + 1 : sum) / sources)",
     ),
     "narrow sums of averages": Bug(
-        "codec/elementwise.cpp",
+        "arithmetic/elementwise.cpp",
         "sizeof(T) == 8, Integer128, std::int64_t>;",
         "sizeof(T) == 8, T, T>;",
     ),
@@ -91,10 +86,12 @@ CALL_BUGS = {
     ),
     "no root": Bug("shared/group.cpp", "static_cast<std::uint8_t>(request.root)", "0"),
     "no reduction": Bug("shared/group.cpp", "own.op = request.op;", ""),
-    "null pointers": Bug("shared/group.cpp", "pointer == nullptr && request.count != 0", "false"),
-    "a closed group": Bug("shared/c_api.cpp", "last.swap(group_);", ""),
+    "null pointers": Bug(
+        "collectives/call.cpp", "pointer == nullptr && request.count != 0", "false"
+    ),
+    "a closed group": Bug("collectives/c_api.cpp", "last.swap(group_);", ""),
     "numbers that are cut": Bug(
-        "shared/c_api.cpp", "number < 0 || number > 255 ? 255 : number", "number"
+        "collectives/c_api.cpp", "number < 0 || number > 255 ? 255 : number", "number"
     ),
 }
 

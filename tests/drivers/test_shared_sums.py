@@ -7,13 +7,12 @@ import pytest
 
 from afflux_drivers.c_api import Collective
 from afflux_drivers.collective import Reduction
-from afflux_drivers.shared.request import SharedCall
+from afflux_drivers.collectives.call import GroupCall
 from afflux_hdl.contract import wire
-from afflux_sim.golden.number_encoding import reduce_numbers
-from afflux_sim.golden.numbers import Tensor, bits_to_tensor
-from tests.support.drivers.golden_check import assert_same_bits
+from afflux_sim.golden.reductions import Tensor
+from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.shared_processes import Processes
-from tests.support.drivers.tensors import FLOATS, bits_of
+from tests.support.drivers.tensors import FLOATS, OPERATIONS, bits_of
 from tests.support.golden_tensors import KINDS, draw
 
 # Small enough for the golden model, which computes element by element in Python.
@@ -21,8 +20,6 @@ SMALL_BYTES = 512
 BATCH_BYTES = 768
 REACHABLE = 1 << 16
 COUNT = 611
-
-OPERATIONS = [(dtype, reduction) for dtype in FLOATS for reduction in Reduction]
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +42,13 @@ def tensors_for(ranks: int, kind: str, dtype: wire.Dtype, seed: int) -> list[Ten
     return tensors
 
 
-def golden(tensors: list[Tensor], dtype: wire.Dtype, reduction: Reduction) -> Tensor:
-    columns = [bits_of(tensor).tolist() for tensor in tensors]
-    name = dtype.name.lower()
-    return bits_to_tensor(reduce_numbers(columns, name, reduction.value), name)
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_every_way_has_the_golden_bits(processes: Processes, ranks: int) -> None:
     parts = {"small": slice(0, 100), "staged": slice(0, COUNT), "one pass": slice(0, COUNT)}
     cases = [(i, *each, kind) for i, each in enumerate(OPERATIONS) for kind in KINDS]
     given = [(d, r, tensors_for(ranks, kind, d, seed)) for seed, d, r, kind in cases]
-    wanted = [golden(tensors, dtype, reduction) for dtype, reduction, tensors in given]
-    with processes.group(ranks, SMALL_BYTES, BATCH_BYTES, REACHABLE, numbers=True):
+    wanted = [expected(tensors, dtype, reduction) for dtype, reduction, tensors in given]
+    with processes.group(ranks, SMALL_BYTES, BATCH_BYTES, REACHABLE):
         for (dtype, reduction, tensors), want in zip(given, wanted, strict=True):
             for way, part in parts.items():
                 places = [256] * ranks if way == "one pass" else None
@@ -66,10 +57,10 @@ def test_every_way_has_the_golden_bits(processes: Processes, ranks: int) -> None
                 assert_same_bits(results, want[part])
         statistics = processes.call(0, "ask", "statistics")
         assert {statistics[way.replace(" ", "_")] for way in parts} == {len(cases)}
-    with processes.group(ranks, SMALL_BYTES, BATCH_BYTES, attach="attach_worker", numbers=True):
+    with processes.group(ranks, SMALL_BYTES, BATCH_BYTES, attach="attach_worker"):
         for i, ((dtype, reduction, tensors), want) in enumerate(zip(given, wanted, strict=True)):
             size = (COUNT if i % 2 else 60) // ranks
-            call = SharedCall.reducing(
+            call = GroupCall.reducing(
                 Collective.REDUCE_SCATTER, dtype.name.lower(), reduction.value, (size,)
             )
             for rank, tensor in enumerate(tensors):
@@ -87,9 +78,9 @@ def test_blocks_without_a_bit_stay_where_they_are(processes: Processes, dtype: w
     tensors = tensors_for(3, "sparse", dtype, 7)
     octets = bits_of(tensors[0]).tobytes()
     blocks = [octets[i : i + wire.BLOCK_BYTES] for i in range(0, len(octets), wire.BLOCK_BYTES)]
-    with processes.group(3, SMALL_BYTES, BATCH_BYTES, numbers=True):
+    with processes.group(3, SMALL_BYTES, BATCH_BYTES):
         results = processes.reduce(tensors, dtype, Reduction.SUM)
-        assert_same_bits(results, golden(tensors, dtype, Reduction.SUM))
+        assert_same_bits(results, expected(tensors, dtype, Reduction.SUM))
         statistics = processes.call(0, "ask", "statistics")
         assert statistics["blocks_total"] == len(blocks)
         assert statistics["blocks_present"] == sum(any(block) for block in blocks)
@@ -99,7 +90,7 @@ def test_blocks_without_a_bit_stay_where_they_are(processes: Processes, dtype: w
 @pytest.mark.parametrize("place", [None, 0])
 def test_minus_zero_stays(processes: Processes, count: int, place: int | None) -> None:
     """It is a number, and the sum of nothing else but it."""
-    with processes.group(2, SMALL_BYTES, BATCH_BYTES, REACHABLE, numbers=True):
+    with processes.group(2, SMALL_BYTES, BATCH_BYTES, REACHABLE):
         for other in (-0.0, 0.0):
             tensors = [np.full(count, x, np.float32) for x in (-0.0, other)]
             places = None if place is None else [place] * 2
@@ -108,7 +99,7 @@ def test_minus_zero_stays(processes: Processes, count: int, place: int | None) -
 
 
 def test_a_small_number_beside_a_large_one(processes: Processes) -> None:
-    with processes.group(3, numbers=True):
+    with processes.group(3):
         for count in (2, 20_000):
             tensors = [np.full(count, x, np.float32) for x in (1e9, 1.0, -1e9)]
             for result in processes.reduce(tensors, wire.Dtype.FLOAT32, Reduction.SUM):

@@ -8,6 +8,7 @@ import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers
+from afflux_sim.golden.frames import PARTIAL_DTYPES
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import (
     DROPS,
@@ -84,7 +85,7 @@ def test_any_frame(build: Build) -> None:
 
 
 def test_near_misses() -> None:
-    assert not list(misjudged(behind_mac(SMALL), SMALL))
+    assert not list(misjudged(behind_mac(SMALL), SMALL, PARTIAL_DTYPES))
 
 
 def test_floods() -> None:
@@ -96,6 +97,6 @@ def test_garbage() -> None:
 
 
 def test_fuzz() -> None:
-    report = Fuzzer(behind_mac(BUILD), seed=8, batch=500).run(6000)
+    report = Fuzzer(behind_mac(BUILD), seed=8, batch=500, partials=PARTIAL_DTYPES).run(6000)
     assert report.results > 1000
     assert report.left_out == 0

@@ -262,7 +262,7 @@ GOOD = ParentJob("127.0.0.1", 4700, 3, 5, 1, 9).to_request()
     ],
 )
 def test_requests_with_a_wrong_parent(served, change, said):
-    request = {"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": 1}
+    request = {"request": "create", "protocol": 2, "workers": 1, "lanes": 1, "slots": 1}
     request["parent"] = None if change is None else {**GOOD, **change}
     with socket.create_connection(served.address, 5) as client:
         client.sendall(json.dumps(request).encode() + b"\n")

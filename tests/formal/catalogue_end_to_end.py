@@ -4,7 +4,7 @@ from tests.formal.sby import Proof, SoughtBug
 
 __all__ = ["END_TO_END"]
 
-PREFIX = 91
+PREFIX = 96
 """Cycles of configuration, create and JOINs, at 512 bits: before them nothing is free."""
 
 ENDS = [6, 12, 18, 24]
@@ -25,43 +25,43 @@ END_TO_END = (
     Proof(
         name="end to end",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 48,
+        depth=PREFIX + 53,
         arguments={**NARROW, "ends": ENDS},
-        cover=PREFIX + 56,
+        cover=PREFIX + 61,
         bounded=True,
         limit_s=3600,
         bugs=(
             SoughtBug(
                 "double count",
-                PREFIX + 50,
+                PREFIX + 55,
                 "engine/verdict.py",
                 "with m.Elif(current & ~position.own_seen):",
                 "with m.Elif(current & ~position.full):",
             ),
             SoughtBug(
                 "a fence does not wait",
-                PREFIX + 58,
+                PREFIX + 63,
                 "engine/delivery_queue.py",
                 "& ~self.busy_jobs.bit_select(closing_job, 1)",
                 "",
             ),
             SoughtBug(
                 "results that were queued at a reset keep their slots",
-                PREFIX + 56,
+                PREFIX + 61,
                 "engine/delivery_queue.py",
                 "Mux(self.phase, forget, leaves",
                 "Mux(self.phase, 0, leaves",
             ),
             SoughtBug(
                 "a result is dropped for one worker",
-                PREFIX + 56,
+                PREFIX + 61,
                 "engine/delivery_queue.py",
                 "last.eq(~to_all | (worker1 == last_worker1)),",
                 "last.eq(1),",
             ),
             SoughtBug(
                 "a result is sent again and again",
-                PREFIX + 56,
+                PREFIX + 61,
                 "engine/delivery_queue.py",
                 "rings.pop.eq(dispatched & last),",
                 "rings.pop.eq(dispatched & last & of_replays1),",
@@ -72,14 +72,14 @@ END_TO_END = (
     Proof(
         name="end to end, quick",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 46,
+        depth=PREFIX + 51,
         arguments={"bus_bits": 512, "at_any_time": [], "ends": ENDS[:2]},
         bounded=True,
         quick=True,
         bugs=(
             SoughtBug(
                 "a result is dropped for one worker",
-                PREFIX + 52,
+                PREFIX + 57,
                 "engine/delivery_queue.py",
                 "last.eq(~to_all | (worker1 == last_worker1)),",
                 "last.eq(1),",
@@ -90,7 +90,7 @@ END_TO_END = (
     Proof(
         name="end to end, two frames",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 57,
+        depth=PREFIX + 62,
         arguments={**NARROW, "ends": ENDS[:2]},
         bounded=True,
         limit_s=3600,
@@ -99,7 +99,7 @@ END_TO_END = (
     Proof(
         name="end to end, reset inside",
         harness="end_to_end:EndToEndHarness",
-        depth=2 * PREFIX + FIRST_LIFE + 51,
+        depth=2 * PREFIX + FIRST_LIFE + 56,
         arguments={
             **NARROW,
             "ends": [*ENDS[:3], FIRST_LIFE + 3],
@@ -110,13 +110,13 @@ END_TO_END = (
                 "at_any_time": ["stops"],
             },
         },
-        cover=2 * PREFIX + FIRST_LIFE + 50,
+        cover=2 * PREFIX + FIRST_LIFE + 55,
         bounded=True,
         limit_s=3600,
         bugs=(
             SoughtBug(
                 "results that are queued when a reset falls keep their slots",
-                2 * PREFIX + FIRST_LIFE + 56,
+                2 * PREFIX + FIRST_LIFE + 61,
                 "engine/delivery_queue.py",
                 "Mux(self.phase, forget, leaves",
                 "Mux(self.phase, 0, leaves",
@@ -129,7 +129,7 @@ END_TO_END = (
         Proof(
             name=f"end to end, created again after {command}",
             harness="end_to_end:EndToEndHarness",
-            depth=PREFIX + CREATED + 54,
+            depth=PREFIX + CREATED + 59,
             arguments={
                 "bus_bits": 512,
                 "at_any_time": ["stops"],
@@ -142,7 +142,7 @@ END_TO_END = (
                     "at_any_time": [],
                 },
             },
-            cover=PREFIX + CREATED + 54 if bugs else 0,
+            cover=PREFIX + CREATED + 59 if bugs else 0,
             bounded=True,
             limit_s=3600,
             bugs=bugs,
@@ -154,7 +154,7 @@ END_TO_END = (
                 (
                     SoughtBug(
                         "only the first create initialises the slots",
-                        PREFIX + CREATED + 54,
+                        PREFIX + CREATED + 59,
                         "engine/control.py",
                         "m.d.sync += [initialise.eq(1), step.eq(step + 1)]",
                         "m.d.sync += [initialise.eq(job.generation[0]), step.eq(step + 1)]",
@@ -168,15 +168,15 @@ END_TO_END = (
     Proof(
         name="end to end, burst",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 54,
+        depth=PREFIX + 59,
         arguments={"bus_bits": 512, "lanes": 4, "at_any_time": [], "ends": BURST},
-        cover=PREFIX + 72,
+        cover=PREFIX + 77,
         bounded=True,
         limit_s=3600,
         bugs=(
             SoughtBug(
                 "admit goes on while the queue of operations is full",
-                PREFIX + 80,
+                PREFIX + 85,
                 "engine/engine.py",
                 "admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN)",
                 "admit.o_full.eq(0)",

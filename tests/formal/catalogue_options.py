@@ -17,45 +17,45 @@ LATER = tuple(
         Proof(
             name=f"merge, {bus_bits} bits, output register",
             harness="merge_memory:MergeMemoryHarness",
-            depth=5,
+            depth=9,
             arguments={**NARROW, **REGISTER, "bus_bits": bus_bits},
-            cover=16 if bus_bits == 512 else 0,
+            cover=26 if bus_bits == 512 else 0,
             bugs=(
                 SoughtBug(
                     "what arrives does not wait for the slot memory",
-                    14,
+                    18,
                     by="merge:arriving_does_not_wait",
                 ),
                 SoughtBug(
                     "the receive buffer is addressed as without its output register",
-                    14,
+                    18,
                     by="merge:buffer_addressed_late",
                 ),
                 SoughtBug(
                     "words that are being written are read as they were",
-                    14,
+                    18,
                     by="merge:words_read_as_they_were",
                 ),
                 SoughtBug(
                     "words of another slot pass for those that are read",
-                    14,
+                    18,
                     by="merge:words_of_another_slot",
                 ),
                 SoughtBug(
                     "words are read when it is the transmit stage's turn",
-                    14,
+                    18,
                     "engine/slot_memory.py",
                     "turns = (self.merge_words, self.send_words)",
                     "turns = (self.send_words, self.merge_words)",
                 ),
                 SoughtBug(
                     "idle although a block is to be written",
-                    14,
+                    18,
                     by="merge:idle_too_early",
                 ),
                 SoughtBug(
                     "the banks are told apart a cycle early",
-                    14,
+                    18,
                     "engine/slot_memory.py",
                     "m.d.sync += parity_found.eq(parity_read)",
                     "m.d.comb += parity_found.eq(parity_read)",
@@ -67,9 +67,9 @@ LATER = tuple(
         Proof(
             name=f"distance, {bus_bits} bits, output register",
             harness="distance:DistanceHarness",
-            depth=6,
+            depth=9,
             arguments={**NARROW, **REGISTER, "bus_bits": bus_bits},
-            cover=28 if bus_bits == 512 else 0,
+            cover=34 if bus_bits == 512 else 0,
             bugs=(
                 SoughtBug(
                     "blocks are sent before the look-ahead words",
@@ -83,41 +83,43 @@ LATER = tuple(
         Proof(
             name=f"sending, {bus_bits} bits, two ports, output register",
             harness="sending:SendingHarness",
-            depth=7,
+            depth=13,
             arguments={**NARROW, **BOTH, "bus_bits": bus_bits},
-            cover=20 if bus_bits == 512 else 0,
+            cover=27 if bus_bits == 512 else 0,
             bugs=(
                 SoughtBug(
                     "the seal by the next frame's port",
-                    16,
+                    24,
                     "engine/seal.py",
                     "Mux(sealing, sealed, output.o.payload.net_ports)",
                     "output.o.payload.net_ports",
                 ),
                 SoughtBug(
                     "a frame leaves by the port of the one before",
-                    14,
+                    20,
                     by="transmit:by_the_port_of_the_frame_before",
                 ),
                 SoughtBug(
                     "headers do not wait for the blocks",
-                    14,
+                    20,
                     by="transmit:headers_do_not_wait",
                 ),
                 SoughtBug(
                     "look-ahead words do not wait for the blocks",
-                    14,
+                    20,
                     by="transmit:words_do_not_wait",
                 ),
                 SoughtBug(
                     "look-ahead words do not wait for their register",
-                    14,
+                    20,
                     by="transmit:words_do_not_wait_for_their_register",
                 ),
                 SoughtBug(
                     "too little room for what is in flight",
-                    20,
-                    by="transmit:too_little_room",
+                    24,
+                    "engine/seal.py",
+                    "Queue(beat_shape, depth=DEPTH,",
+                    "Queue(beat_shape, depth=DEPTH // 4,",
                 ),
             )
             if bus_bits == 512

@@ -23,6 +23,10 @@ class ElementHarness(Elaboratable):
     def _word(self, beat: Value) -> Value:
         return beat[32 * self._element : 32 * self._element + 32]
 
+    def _slot_word(self, beat: Value) -> Value:
+        """Return the low bits of the slot's word in a beat of a block."""
+        return beat.word_select(self._element, self._parameters.slot_word_bits)[:32]
+
     @property
     def _residues(self) -> slice:
         """Where among a beat's residues that of the word is."""

@@ -35,6 +35,7 @@ from tests.formal.end_to_end_frames import (
     Contribution,
     FramesIn,
     ResultsOut,
+    frame_beats,
 )
 from tests.formal.narrow_engine import CREATE_CYCLES, JOIN_CYCLES, NarrowEngine, configuration
 
@@ -118,10 +119,10 @@ class EndToEndHarness(Elaboratable):
         long, short = Signal(), Signal()
         with m.Switch(time):
             for life in self._lives:
-                before = -p.frame_beats_max
+                before = -frame_beats(p)
                 for end in life.ends:
-                    if end - before >= p.frame_beats_max:
-                        with m.Case(life.begin + end - p.frame_beats_max):
+                    if end - before >= frame_beats(p):
+                        with m.Case(life.begin + end - frame_beats(p)):
                             m.d.comb += long.eq(1)
                     with m.Case(life.begin + end - join_beats):
                         m.d.comb += short.eq(1)

@@ -33,6 +33,7 @@ __all__ = [
     "Contribution",
     "FramesIn",
     "ResultsOut",
+    "frame_beats",
 ]
 
 KEY = 0x1234_5678
@@ -46,6 +47,11 @@ WORKERS = 2
 
 LIVES = 2
 """How often the job is created, at most."""
+
+
+def frame_beats(parameters: Parameters) -> int:
+    """Return the beats of a frame with a block in each lane, none of which are partial sums."""
+    return 2 * parameters.header_beats + parameters.lanes * parameters.block_beats
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ class FramesIn:
         self._p, self._life = p, life
         self.asks = Signal(WORKERS)
         new, held, now = (Signal(_Choice, name=name) for name in ("new", "held", "now"))
-        index, inside = Signal(range(p.frame_beats_max + 1)), Signal()
+        index, inside = Signal(range(frame_beats(p) + 1)), Signal()
         begins, long = Signal(), Signal()
         joining = Cat(joins).any()
         self._choose(m, new, watched, joining, joins[1], got)
@@ -158,7 +164,7 @@ class FramesIn:
         last = Signal()
         m.d.comb += [
             stream.valid.eq(inside | begins),
-            last.eq(index == Mux(now.blocks, p.frame_beats_max - 1, 2 * p.header_beats - 1)),
+            last.eq(index == Mux(now.blocks, frame_beats(p) - 1, 2 * p.header_beats - 1)),
             beat.data.eq(text),
             beat.keep.eq(-1),
             beat.last.eq(last),

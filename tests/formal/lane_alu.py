@@ -45,6 +45,7 @@ class LaneAluHarness(Elaboratable):
             alu.fresh.eq(AnySeq(1)),
             alu.held.eq(AnySeq(32)),
             alu.arriving.eq(AnySeq(32)),
+            alu.less.eq(alu.held < alu.arriving),
             alu.held_residue.eq(AnySeq(residue.RESIDUE_BITS)),
             alu.arriving_residue.eq(AnySeq(residue.RESIDUE_BITS)),
         ]

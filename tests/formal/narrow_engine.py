@@ -1,6 +1,6 @@
 """The engine of the end-to-end proof: the real one in its own wiring, narrow, and its registers.
 
-The limits: few places in queues, and of each beat's words in memory only the first is real.
+The limits: few places in queues, and of each beat's words only the first is real.
 """
 
 from contextlib import ExitStack
@@ -15,6 +15,7 @@ from afflux_hdl.contract.registers import Command
 from afflux_hdl.engine import (
     delivery_queue,
     engine,
+    lane_ram,
     parameters,
     receive,
     replicate,
@@ -24,10 +25,12 @@ from afflux_hdl.engine import (
 )
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.slot_words import MergeWord, SendWord
 from afflux_hdl.engine.verilog import follow_frames
 from afflux_hdl.lib.ram import Ram
 from tests.formal.end_to_end_frames import ADDRESS, FIRST_ROUND, KEY, MAC
 from tests.formal.inside import Inside
+from tests.formal.stand_in_words import watching_words
 
 __all__ = ["CREATE_CYCLES", "JOIN_CYCLES", "NarrowEngine", "configuration"]
 
@@ -40,8 +43,8 @@ DEPTHS = (
     (engine, "REPLIES", 6),
     (replicate, "HEADERS", 4),
     (parameters, "PIPELINE_BEATS", 16),
-    (seal, "DEPTH", 12),
-    (transmit, "DEPTH", 12),
+    (seal, "DEPTH", 18),
+    (transmit, "DEPTH", 18),
 )
 """Queues with few places: they fill up within the bound. Their margins stay as they are, but that
 of the summaries: at 512 bits, frames of two beats are in flight to that queue, four at a time."""
@@ -49,7 +52,7 @@ of the summaries: at 512 bits, frames of two beats are in flight to that queue, 
 CREATE_CYCLES = 48
 """Longer than a create takes."""
 
-JOIN_CYCLES = 28
+JOIN_CYCLES = 33
 """Longer than it takes from a JOIN to the end of its answer."""
 
 
@@ -71,20 +74,22 @@ def configuration(parameters: Parameters) -> list[tuple[str, int]]:
 
 
 class OneWordRam(Ram):
-    """A memory whose words keep their first 32 bits. Reads of all others give anything."""
+    """A memory that keeps the first word of a beat. Reads of all others give anything."""
+
+    _kept = 32
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.content = content = memory.Memory(
-            shape=32, depth=1 << self._address_bits, init=[]
+            shape=self._kept, depth=1 << self._address_bits, init=[]
         )
         write, read = content.write_port(), content.read_port()
         m.d.comb += [
             write.en.eq(self.write.enable),
             write.addr.eq(self.write.address),
-            write.data.eq(self.write.data[:32]),
+            write.data.eq(self.write.data[: self._kept]),
             read.addr.eq(self.read.address),
-            self.read.data.eq(Cat(read.data, AnySeq(self._width - 32))),
+            self.read.data.eq(Cat(read.data, AnySeq(self._width - self._kept))),
         ]
         return m
 
@@ -110,6 +115,9 @@ class NarrowEngine:
                 stack.enter_context(patch.object(module, name, value))
             for module in (receive, slot_memory):
                 stack.enter_context(patch.object(module, "Ram", OneWordRam))
+            slots = type("OneSlotWordRam", (OneWordRam,), {"_kept": parameters.slot_word_bits})
+            stack.enter_context(patch.object(lane_ram, "Ram", slots))
+            stack.enter_context(watching_words(0, MergeWord, SendWord))
             self.engine = Engine(parameters)
             self.inside = Inside(self.engine, platform)
         parts = Module()

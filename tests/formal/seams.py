@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from amaranth.hdl import Cat, Module, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data
 from amaranth.lib.wiring import PureInterface
 
@@ -208,10 +208,15 @@ def _entry(
     if "reply" in word.shape().members:
         tagged = tagged & ~word.reply
     yield "blocks of lanes that are built", ~valid | ((header.present >> lanes) == 0)
-    yield "as many as it says", ~valid | (word.blocks == sum(header.present))
+    yield "as many as it says", ~valid | (word.blocks == _units(word))
     yield "the chosen one is no younger", ~tagged | (age >= age_least)
     same = (word.slot == chosen.slot) & (header.present == chosen.header.present)
     yield "the chosen one is the same", (~tagged | (same & (header.round == chosen.header.round)))
+
+
+def _units(frame: data.View) -> Value:
+    """Return the length of a frame's blocks: those of partial sums are twice as long."""
+    return Mux(frame.partial, sum(frame.header.present) << 1, sum(frame.header.present))
 
 
 def tag(header: data.View) -> Value:
@@ -254,9 +259,9 @@ ORDER_AGE = Contract(
 
 def _order(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
     del m
-    present = stream.payload.header.present
-    yield "blocks of lanes that are built", ~stream.valid | ((present >> lanes) == 0)
-    yield "as many as it says", ~stream.valid | (stream.payload.blocks == sum(present))
+    order = stream.payload
+    yield "blocks of lanes that are built", ~stream.valid | ((order.header.present >> lanes) == 0)
+    yield "as many as it says", ~stream.valid | (order.blocks == _units(order))
 
 
 ORDER = Contract(

@@ -1,12 +1,15 @@
 """Proof: the transmit stage sends whole frames of what its addresses hold, by the stream rule.
 
-The transmit stage and the slot memory as they are, any orders at any times, a MAC that stops and
-goes as it likes, and a merge stage that reads and writes anything at any time. Shown are: the rule
-of the stream to the MAC; that the queue before it never overflows; that a frame has as many beats
-as its length field says before its seal, the last beat and the only one of which four bytes are
-kept, unless output is discarded while it is composed: then none of it is sent, or what is sent ends
-with an error; that each beat is read in its bank's phase, so that what goes out is what its address
-held when it was read, residues included; and where in the frame a beat stands.
+The transmit stage, the slot memory and the block notes as they are, any orders at any times, a MAC
+that stops and goes as it likes, and a merge stage that reads and writes anything at any time. What
+is sent of a block's words is not looked at here (`round.py`, and the tests of `SendWord`):
+`stand_in_words.py` stands for that, and tells the slot's word, its note and its order. Shown are:
+the rule of the stream to the MAC; that the queue before it never overflows; that a frame has as
+many beats as its length field says before its seal, the last beat and the only one of which four
+bytes are kept, unless output is discarded while it is composed: then none of it is sent, or what is
+sent ends with an error; that each beat is read in its bank's phase, so that what goes out is what
+its address held when it was read, residues included, with its block's note and order; and where in
+the frame a beat stands.
 """
 
 from unittest.mock import patch
@@ -18,13 +21,16 @@ from amaranth.lib.wiring import connect
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine import seal
+from afflux_hdl.engine.block_notes import BlockNote, BlockNotes
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
+from afflux_hdl.engine.slot_words import ROUND_CYCLES
 from afflux_hdl.engine.transmit import Transmit
 from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
-from tests.formal.walks import beats_sent, rank
+from tests.formal.stand_in_words import Sent, sent_word, watching_words
+from tests.formal.walks import beats_sent, block_beats_of, rank
 from tests.formal.watched import WatchedMemory, choice, watching
 
 __all__ = ["SendingHarness"]
@@ -39,12 +45,16 @@ class SendingHarness(ElementHarness):
         memory, transmit = SlotMemory(p), Transmit(p)
         with watching("afflux_hdl.lib.ram") as rams:
             m.submodules.memory = Inside(memory, platform).fragment
+        with watching("afflux_hdl.lib.ram") as note_rams:
+            notes = BlockNotes(p)
+            m.submodules.notes = Inside(notes, platform).fragment
         # The queue's own words are Amaranth's to prove: its reads may give anything here.
         # Nor is it looked at what sums and checks are: they may be anything here.
         with (
             watching("amaranth.lib.fifo"),
             patch.object(seal, "tree_sum", lambda terms: AnySeq(18)),
             patch.object(seal, "fits", lambda m, word, check: AnySeq(1)),
+            watching_words(self._element),
         ):
             inside = Inside(transmit, platform)
             m.submodules.transmit = inside.fragment
@@ -54,10 +64,13 @@ class SendingHarness(ElementHarness):
         seams.PHASE.require(m, phase)
         connect(m, transmit.read_block, memory.send_block)
         connect(m, transmit.read_words, memory.send_words)
-        for read in (memory.merge_block, memory.merge_words):
+        connect(m, transmit.read_note, notes.send_note)
+        reads = (memory.merge_block, memory.merge_words, notes.merge_exponents, notes.merge_loss)
+        for read in reads:
             m.d.comb += read.address.eq(AnySeq(len(read.address)))
-        for write in (memory.write_block, memory.write_words):
-            for signal in (write.enable, write.address, write.data):
+        writes = (memory.write_block, memory.write_words, notes.write_words, notes.write_note)
+        for write in writes:
+            for signal in map(Value.cast, (write.enable, write.address, write.data)):
                 m.d.comb += signal.eq(AnySeq(len(signal)))
 
         order = Signal(FrameOrder(p))
@@ -83,7 +96,7 @@ class SendingHarness(ElementHarness):
             Assert(~output.w_en | output.w_rdy, "the queue does not overflow"),
         ]
         issued = self._frames(m, inside, phase)
-        self._contents(m, inside, rams, phase, issued)
+        self._contents(m, inside, rams, note_rams[-1], phase, issued)
         return m
 
     def _frames(self, m: Module, inside: Inside, phase: Signal) -> Signal:
@@ -127,7 +140,7 @@ class SendingHarness(ElementHarness):
         A frame is whole if none of its beats was issued while output was discarded.
         """
         p = self._parameters
-        # Two cycles after it is issued, or three, a beat goes to the seal, or nowhere.
+        # Seven cycles after it is issued, or eight, a beat goes to the seal, or nowhere.
         beat = data.StructLayout(
             {
                 "valid": 1,
@@ -151,7 +164,7 @@ class SendingHarness(ElementHarness):
         if p.ports > 1:
             m.d.comb += issue.net_ports.eq(inside["order"].peer.net_ports)
         beats = [issue]
-        for n in range(1, 3 + p.ram_output_register):
+        for n in range(1, 3 + p.ram_output_register + ROUND_CYCLES):
             beats.append(Signal(beat, name=f"beat_{n}"))
             m.d.sync += beats[-1].eq(beats[-2])
         beat2 = beats[-1]
@@ -244,6 +257,7 @@ class SendingHarness(ElementHarness):
         m: Module,
         inside: Inside,
         rams: list[WatchedMemory],
+        notes: WatchedMemory,
         phase: Signal,
         issued: Signal,
     ) -> None:
@@ -269,28 +283,29 @@ class SendingHarness(ElementHarness):
             words_content = words_banks[0].content
         of_slot = (order.slot == slot) & (order.header.round[0] == version) & ~order.reply
         # By the beat's place in the frame, not by the address that the stage gives.
+        upper = AnyConst(1) & order.partial
+        before = rank(order.header.present, lane) * block_beats_of(p, order.partial)
         block_due = (
             inside["in_blocks"]
             & of_slot
             & order.header.present.bit_select(lane, 1)
-            & (
-                issued
-                == 2 * p.header_beats + rank(order.header.present, lane) * p.block_beats + beat
-            )
+            & (issued == 2 * p.header_beats + before + Mux(upper, p.block_beats, 0) + beat)
         )
+        block_sent = self._sent(m, order, lane, upper, notes, block_at)
         words_due = inside["in_words"] & of_slot & (issued == p.header_beats + word_beat)
         # Words of one beat are read with the header if there are output registers.
         early = int(p.ram_output_register and p.header_beats == 1)
         if early:
             words_due = inside["in_header"] & of_slot
-        for name, due, content, sooner in (
-            ("block", block_due, block_content, 0),
-            ("words", words_due, words_content, early),
+        in_block = block_content.word_select(self._element, p.slot_word_bits)
+        in_words = Cat(self._word(words_content), self._residue(words_content))
+        for name, due, kept, sooner in (
+            ("block", block_due, sent_word(in_block, block_sent), 0),
+            ("words", words_due, in_words, early),
         ):
-            # Two cycles later, or three, it goes to the seal, and one later into the queue.
-            kept: Value = Cat(self._word(content), self._residue(content))
+            # Seven cycles later, or eight, it goes to the seal, and one later into the queue.
             due2, held = due, kept
-            for n in range(2 + p.ram_output_register + sooner):
+            for n in range(2 + p.ram_output_register + ROUND_CYCLES + sooner):
                 due_before, held_before = due2, held
                 due2 = Signal(name=f"{name}_due_{n + 1}")
                 held = Signal(len(kept), name=f"{name}_held_{n + 1}")
@@ -311,3 +326,29 @@ class SendingHarness(ElementHarness):
                 m.d.comb += Assert(
                     ~queued.valid | (self._word(queued.payload.data) == held3), "what was checked"
                 )
+
+    def _sent(
+        self,
+        m: Module,
+        order: data.View,
+        lane: Value,
+        upper: Value,
+        notes: WatchedMemory,
+        block_at: Value,
+    ) -> data.View:
+        """Return what is known of the word that an order sends of the watched lane."""
+        m.d.comb += notes.watched.eq(block_at[self._parameters.beat_bits :])
+        note = data.View(BlockNote, notes.content)
+        sent = Signal(Sent)
+        m.d.comb += [
+            sent.opcode.eq(order.header.opcode),
+            sent.dtype.eq(order.header.dtype),
+            sent.partial.eq(order.partial),
+            sent.upper.eq(upper),
+            sent.rounded.eq(order.rounded),
+            sent.exponent.eq(note.exponent[:-1]),
+            sent.lost.eq(note.loss.lost),
+            sent.wrong.eq(note.exponent.xor() | (note.loss.lost == note.loss.kept)),
+            sent.all_present.eq(order.in_all.bit_select(lane, 1)),
+        ]
+        return sent

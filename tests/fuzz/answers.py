@@ -48,7 +48,7 @@ def read_answer(frame: bytes, engine: Peer, lanes: int) -> Answer:
     assert int.from_bytes(ip[2:4], "big") == len(frame) - 14 == udp_length + 20, "lengths"
     version_type, opcode, job, worker, slot, present, round_, _, _ = HEADER.unpack_from(frame, 42)
     type_ = version_type & 15
-    assert version_type >> 4 == 1, f"version {version_type >> 4}"
+    assert version_type >> 4 == 2, f"version {version_type >> 4}"
     seal = len(frame) - 128 - 256 * present.bit_count()
     # The gateware's frames have a seal, by which their UDP checksum is right.
     assert seal == (4 if udp_checksum else 0), f"blocks and present {present:#x}"

@@ -3,6 +3,7 @@
 import random
 import struct
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address
@@ -21,7 +22,7 @@ from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.fuzz.answers import compare, read_answer
 from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
-from tests.scenarios.director import Build
+from tests.scenarios.director import PARTIAL_DTYPES, WINDOWS, Build
 from tests.scenarios.packing import HEADER, Peer, pack_frame
 
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport", "parameters_of"]
@@ -63,6 +64,7 @@ class Fuzzer:
         batch: Frames that are played at once.
         build: The engine's sizes.
         here: Where the engine is; None: drawn.
+        partials: Dtypes of the partial sums that it takes.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Fuzzer:
         batch: int = 1000,
         build: Build = BUILD,
         here: Peer | None = None,
+        partials: Collection[int] = PARTIAL_DTYPES,
     ) -> None:
         self._engine = engine
+        self._partials = partials
         self._choose = random.Random(seed)
         self._batch = batch
         self._build = build
@@ -90,7 +94,13 @@ class Fuzzer:
         """Set up an engine that has just been reset, and its twins, with new jobs."""
         address = str(IPv4Address(self._here.address))
         twin = partial(
-            GoldenEngine, **self._build, mac=self._here.mac, address=address, port=self._here.port
+            GoldenEngine,
+            **self._build,
+            mac=self._here.mac,
+            address=address,
+            port=self._here.port,
+            partials=self._partials,
+            windows=WINDOWS,
         )
         self._golden, self._alone = twin(), twin()
         self._configure()
@@ -382,7 +392,7 @@ class Fuzzer:
             pack_frame(
                 worker,
                 self._here,
-                HEADER.pack(1 << 4 | JOIN, 0, work.number, number, 0, 0, 0, work.key, 0) + words,
+                HEADER.pack(2 << 4 | JOIN, 0, work.number, number, 0, 0, 0, work.key, 0) + words,
             )
             for number, worker in enumerate(work.workers)
         ]

@@ -66,7 +66,7 @@ def burst(choose: random.Random, right: bytes, source: Peer, engine: Peer, key: 
     frames = []
     for _ in range(count):
         # Refused: of another version, job, key or worker; some without a checksum.
-        version = 1 if kind == 4 else choose.choice((0, 2, 3, 15))
+        version = 2 if kind == 4 else choose.choice((0, 1, 3, 15))
         fields = (version << 4 | JOIN, 0, choose.randrange(6), choose.randrange(70), 0, 0, 0)
         payload = HEADER.pack(*fields, key ^ choose.choice((0, 1, 1 << 63)), 0)
         payload += struct.pack("<16I", *(0,) * 16)

@@ -97,7 +97,7 @@ class OrderlyJob:
         worker = self._left[slot].pop()
         present = choose.getrandbits(work.lanes)
         header = HEADER.pack(
-            1 << 4 | DATA, 0, work.number, worker, slot, present, self._rounds[slot], work.key, 3
+            2 << 4 | DATA, 0, work.number, worker, slot, present, self._rounds[slot], work.key, 3
         )
         if not self._left[slot]:
             self._rounds[slot] = (self._rounds[slot] + 1) % 2**32
@@ -209,7 +209,7 @@ class Traffic:
         opcode_dtype = 0 if choose.random() < 0.9 else choose.getrandbits(6)
         operation = 7 if choose.random() < 0.97 else 8
         round_ = self._round(job, slot)
-        fields = [1 << 4 | type_, opcode_dtype, work.number, worker, slot, present, round_]
+        fields = [2 << 4 | type_, opcode_dtype, work.number, worker, slot, present, round_]
         fields += [work.key, operation]
         source = work.workers[worker]
         if choose.random() < 0.12:
@@ -256,7 +256,7 @@ class Traffic:
             round_ = state.slots[slot].round + choose.choice((0,) * 9 + (-1, -2, 1, 2**31))
         type_ = choose.choice((RESULT,) * 8 + (CONFLICT, JOINED))
         present = choose.getrandbits(work.lanes) if type_ != JOINED else 0
-        fields = [1 << 4 | type_, 0, work.parent_job, work.parent_worker, slot, present]
+        fields = [2 << 4 | type_, 0, work.parent_job, work.parent_worker, slot, present]
         fields += [round_ % 2**32, work.parent_key, 7]
         source, port = work.parent, self._engine.port + 1 + work.number
         if choose.random() < 0.15:
@@ -326,7 +326,7 @@ class Traffic:
             port = int.from_bytes(frame[34:36], "big") ^ 1 << choose.randrange(16)
             frame[34:36] = port.to_bytes(2, "big")
         elif what == 6:
-            fields[0] = 1 << 4 | choose.choice((3, 5, 8, 10, 12, 15))
+            fields[0] = 2 << 4 | choose.choice((3, 5, 8, 10, 12, 15))
         elif what == 7:
             fields[1] = choose.randrange(4, 16) << 4
         else:

@@ -103,6 +103,9 @@ def test_a_build_for_two_ports_is_beside_the_one_for_one(
     assert command.name_of(board, both) == "versa-ecp5-2-ports"
     assert board.clock_mhz(2) == 62.5
     arguments = ["--output", str(tmp_path / "out"), "--figures", str(tmp_path / "figures")]
+    small = BOARDS["colorlight-5a-75b"]
+    assert [small.engine_at(ports).slots for ports in (1, 2)] == [8, 4]
+    assert small.engine_at(2, slots=2, lanes=3) == replace(small.engine, ports=2, slots=2, lanes=3)
     assert command.main(["ecpix5-45f", "--ports", "2", *arguments]) == 2
     assert "ecpix5-45f has 1 network port: ports cannot be 2" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

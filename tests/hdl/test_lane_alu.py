@@ -43,6 +43,7 @@ def test_outcomes_follow_after_one_cycle(opcode: Opcode) -> None:
                 ctx.set(alu.fresh, fresh)
                 ctx.set(alu.held, held)
                 ctx.set(alu.arriving, arriving)
+                ctx.set(alu.less, held < arriving)
                 # A residue of 15 is as good as one of 0.
                 ctx.set(alu.held_residue, held % 15 or choose.choice([0, 15]))
                 ctx.set(alu.arriving_residue, arriving % 15 or choose.choice([0, 15]))

@@ -49,7 +49,10 @@ def test_the_greater_or_lesser_comes_a_cycle_later(dtype: Dtype, minimum: bool) 
             ):
                 ctx.set(port, sum(x << k * form.bits for k, x in enumerate(values)))
             ctx.set(part.first, first)
+            if elements == 1:
+                assert ctx.get(part.less) == (ctx.get(part.held) < ctx.get(part.arriving))
             await ctx.tick()
+            assert (sum(ctx.get(part.checks)) - ctx.get(part.merged)) % 15 == 0
             for k, (held, arriving) in enumerate(lot):
                 among = [arriving] if first else [held, arriving]
                 found = ctx.get(part.merged) >> k * form.bits & ((1 << form.bits) - 1)

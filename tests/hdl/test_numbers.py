@@ -279,7 +279,7 @@ def subnormals_have_a_hidden_bit(m: Module, align: Align) -> None:
 
 
 def halves_go_up(m: Module, part: Round) -> None:
-    m.d.sync += part.exact.rest.eq(3)
+    m.d.sync += part.exact.found.rest.eq(3)
 
 
 @pytest.mark.parametrize(

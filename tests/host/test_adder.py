@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from amaranth.hdl import Module, Mux
 
 from afflux.demo.digits import build_network, training
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
@@ -13,29 +12,24 @@ from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.merge import Merge
-from afflux_hdl.lib.residue import residues_of
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import open_engine
+from tests.scenarios.director import Build
 from tests.support.drivers.ranks import Ranks
-from tests.support.overriding import engine_verilog_with
+from tests.support.planted_engine import planted_engine
+from tests.support.planting import Bug
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 RANKS = 2
 STEPS = 3
-BUILT = {"workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
+BUILT: Build = {"workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
 
 
-def flip(m: Module, merge: Merge) -> None:
-    """Flip bit 20 of one operand of the sixth of sixteen adders.
+FLIP = Bug("numbers/accumulate.py", "total.eq(left + right)", "total.eq(left + right + (3 << 40))")
+"""Two bits of every sum, together a multiple of 3, so that the engine's own residue fits the sum.
 
-    Not of the first two: those add the ranks' fingerprints, and the ranks would notice. With the
-    residue of what it becomes, or the engine would spoil the result.
-    """
-    flipped = merge.arriving2[5 * 32 : 6 * 32] ^ Mux(merge.fresh2, 0, 1 << 20)
-    alu = merge.alus[5]
-    m.d.comb += [alu.arriving.eq(flipped), alu.arriving_residue.eq(residues_of(m, flipped))]
+Only of sums of numbers: ranks' fingerprints are integers, and the ranks would notice.
+"""
 
 
 def train(engine: Engine) -> bytes:
@@ -78,8 +72,7 @@ def train(engine: Engine) -> bytes:
 def test_a_flipped_adder_bit_changes_the_weights() -> None:
     torch.set_num_threads(1)
     by_software = train(SoftEngine())
-    with open_engine(512) as engine:
+    with VerilatedEngine(bus_bits=32, **BUILT) as engine:
         assert train(engine) == by_software
-    verilog = engine_verilog_with(Merge, flip, 512, BUILT)
-    with VerilatedEngine.from_verilog(verilog, 512) as engine:
+    with planted_engine("adder", FLIP, 32, BUILT) as engine:
         assert train(engine) != by_software

@@ -10,8 +10,8 @@ from afflux.commands.bench.catalogue import COLLECTIVES
 from afflux.commands.bench.collectives import prepare, result_inputs
 from afflux.commands.bench.cpu_time import CpuTimer
 from afflux.commands.bench.expected import wrong_elements
-from afflux.commands.bench.inputs import BLOCK, DTYPES, PIECE, Inputs
-from afflux_sim.golden import numbers as golden_numbers
+from afflux.commands.bench.inputs import DTYPES, PIECE, Inputs
+from afflux_sim.golden.reductions import all_reduce
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=list(DTYPES))
@@ -24,11 +24,11 @@ def test_inputs_are_the_same_for_whoever_asks(dtype):
     for piece in pieces:
         assert torch.equal(filled[piece], inputs.piece(1, piece))
     assert not torch.equal(inputs.piece(0, pieces[0]), inputs.piece(1, pieces[0]))
-    whole = filled[:PIECE].view(-1, BLOCK)
+    whole = filled[:PIECE].view(-1, inputs.block)
     share = (whole != 0).any(dim=1).double().mean().item()
     assert 0.08 < share < 0.12
     # A block is zero or, but for a few values that happen to be 0, not.
-    assert ((whole != 0).sum(dim=1) > BLOCK // 2).double().mean().item() == share
+    assert ((whole != 0).sum(dim=1) > inputs.block // 2).double().mean().item() == share
 
 
 def test_sums_in_place_stop_before_they_overflow():
@@ -50,7 +50,7 @@ def golden_sum(inputs, op):
     names = {torch.float32: "float32", torch.float16: "float16", torch.int32: "int32"}
     where = slice(0, inputs.count)
     parts = [inputs.piece(rank, where).numpy() for rank in range(inputs.ranks)]
-    return torch.from_numpy(golden_numbers.all_reduce(parts, names[inputs.dtype], op).copy())
+    return torch.from_numpy(all_reduce(parts, names[inputs.dtype], op).copy())
 
 
 @pytest.mark.parametrize("op", ["sum", "avg", "max", "min"])
@@ -88,11 +88,11 @@ def test_the_check_sees_one_bit_where_the_golden_model_looks():
 )
 def test_the_check_sees_wrong_sums_between_the_ends(spoil):
     inputs = Inputs(20_000, torch.float32, ranks=4)
-    middle = slice(9_984, 9_984 + BLOCK)
+    middle = slice(9_984, 9_984 + 64)
     wrong = golden_sum(inputs, "sum")
     part = inputs.piece(2, slice(0, inputs.count))[middle]
     wrong[middle] = spoil(part, wrong[middle])
-    assert wrong_elements(wrong, inputs, "sum", of_engine=True) >= BLOCK - 1
+    assert wrong_elements(wrong, inputs, "sum", of_engine=True) >= 64 - 1
 
 
 def test_the_check_sees_what_a_zero_block_must_not_hold():

@@ -109,7 +109,7 @@ def test_tasks_of_slurm_in_containers_on_two_hosts(tmp_path):
                 "SLURM_NTASKS": "3",
                 "SLURM_LOCALID": str(rank % 2),
                 "SLURM_LAUNCH_NODE_IPADDR": made.hosts[0].address,
-                "AFFLUX_AGGREGATOR": "shards://",
+                "AFFLUX_AGGREGATOR": "streams://",
                 "GLOO_SOCKET_IFNAME": "eth0",
             }
 
@@ -119,7 +119,7 @@ def test_tasks_of_slurm_in_containers_on_two_hosts(tmp_path):
     for each in said:
         assert each["right"]
         # Two of one network namespace share memory; the hosts are two.
-        assert each["topology"] == "shards by host"
+        assert each["topology"] == "streams by host"
         # Each was the first process of its container, whose /dev/shm holds nothing.
         assert each["pid"] <= 2
         assert each["shm"] == 64 << 10

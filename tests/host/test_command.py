@@ -186,7 +186,7 @@ def test_the_greatest_size_is_shown_as_given():
         ("tcp://h:1", "unknown scheme 'tcp'; did you mean udp://h:1?"),
         ("sotf://", "unknown scheme 'sotf'; did you mean soft://?"),
         ("soft", "there is no scheme; did you mean soft://?"),
-        ("ftp://a/b", "unknown scheme 'ftp'; known are auto, shm, soft, rtl, board, shards, gloo, "
+        ("ftp://a/b", "unknown scheme 'ftp'; known are auto, shm, soft, rtl, board, streams, gloo, "
          "udp; a running aggregator is udp://host[:port]"),
         ("board://?x=1", "board:// has no option x; expected board://"),
         ("udp://h:0", "'h:0' has the port 0: it must be from 1 to 65535; expected "

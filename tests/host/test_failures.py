@@ -184,7 +184,7 @@ def wait_impatiently(rank, size, name):
     [
         *(("shm://", adapter, name) for adapter in ("native", "python") for name in CALLS),
         ("soft://", "native", "all_reduce"),
-        ("shards://", "python", "all_reduce"),
+        ("streams://", "python", "all_reduce"),
     ],
 )
 def test_a_wait_that_times_out_ends_nothing_but_itself(url, adapter, name):

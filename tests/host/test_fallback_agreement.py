@@ -2,29 +2,22 @@
 
 import threading
 import time
-import types
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
 
-from afflux.group.forming import host_paths, joining, launched_aggregator, plans, rendezvous, shards
-from afflux.group.forming.host_paths import HostPaths
+from afflux.group.forming import plans, rendezvous, streams
 from afflux.group.forming.rendezvous import meet
-from afflux.group.forming.shards import Shards
+from afflux.group.forming.streams import _Joining
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.variables import Settings
 from afflux.group.store.bounded import BoundedStore
 from afflux.group.store.exchange import Exchange, RendezvousError
-from afflux_drivers.aggregator.access import Access
-from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.control.secret import new_secret, secret_of_text
-from afflux_drivers.worker.worker import Worker
-from tests.support.drivers.served import Served
 
 HOSTS = ["host A", "host A", "host B"]
-SETTINGS = Settings(interface=("127.0.0.1",), connect_timeout_s=5.0)
+SETTINGS = Settings(interface=("127.0.0.1",), connect_timeout_s=2.0)
 LIMIT_S = 30.0
 
 # A step that ranks do one after the other: where it is, and for the how manieth call the failure is
@@ -32,16 +25,12 @@ LIMIT_S = 30.0
 STAGES = [
     ("memory", plans, "share_on_hosts", 1),
     ("memory, its verdict", Exchange, "parts", 1),
-    ("address", HostPaths, "_bind", 1),
-    ("addresses of others", Exchange, "parts", 3),
-    ("probe", host_paths, "run_probes", 1),
-    ("paths", HostPaths, "_judge", 1),
-    ("shard", Shards, "_launch", 1),
-    ("shards of others", shards, "_in_turns", 1),
-    ("worker", joining, "Worker", 1),
-    ("join", Worker, "join", 1),
-    ("all have joined", Exchange, "join", 1),
-    ("host's worker", joining, "HostWorker", 1),
+    ("port", _Joining, "_listen", 1),
+    ("ports of others", Exchange, "parts", 3),
+    ("connections", streams, "connect_mesh", 1),
+    ("connections of others", Exchange, "parts", 4),
+    ("networks", _Joining, "_judge", 1),
+    ("worker", plans, "HostsWorker", 1),
 ]
 
 
@@ -82,16 +71,10 @@ class Drawn:
 
 @pytest.fixture
 def own(monkeypatch):
-    """Serve two hosts, of which one has two ranks, in this process."""
+    """Plant two hosts, of which one has two ranks, in this process."""
     own = OneProcess()
-    secret = new_secret()
-    served = Served(SoftEngine(), access=Access(secret=secret_of_text(secret)))
-    launched = types.SimpleNamespace(address=served.address, secret=secret, runs=lambda: True)
     monkeypatch.setattr(rendezvous, "host_identity", lambda: HOSTS[own.rank])
-    monkeypatch.setattr(launched_aggregator, "acquire", lambda *_: launched)
-    monkeypatch.setattr(launched_aggregator, "release", lambda _: None)
-    yield own
-    served.stop()
+    return own
 
 
 def outcomes(own, settings):
@@ -103,7 +86,7 @@ def outcomes(own, settings):
         own.rank = rank
         membership = Membership(store, rank, len(HOSTS), timedelta(seconds=LIMIT_S), "")
         try:
-            reducer, _, keys = meet(membership, settings[rank])
+            reducer, keys = meet(membership, settings[rank])
         except Exception as error:
             found[rank] = type(error), str(error)
             return
@@ -131,7 +114,7 @@ def test_one_verdict_for_all(own, monkeypatch, stage, rank):
     found = outcomes(own, [SETTINGS] * 3)
     assert len({kind for kind, _ in found}) == 1, found
     assert len({reason for _, reason in found}) == 1, found
-    assert found[0][0] == ("gloo" if drawn.failed else "soft")
+    assert found[0][0] == ("gloo" if drawn.failed else "streams")
     if drawn.failed:
         assert "drawn" in found[0][1]
 
@@ -163,9 +146,11 @@ def test_a_ticket_and_a_failure_that_come_between_two_looks(own, monkeypatch):
 def test_require_is_for_all(own, monkeypatch, rank):
     """Rank 0's word counts."""
     drawn = Drawn(rank, OSError("drawn"), 1, late=True)
-    monkeypatch.setattr(Exchange, "join", drawn.around(own, Exchange.join))
+    monkeypatch.setattr(plans, "share_on_hosts", drawn.around(own, plans.share_on_hosts))
     insisting = replace(SETTINGS, require=True)
     for kind, text in outcomes(own, [insisting, SETTINGS, SETTINGS]):
         assert kind is RendezvousError
         assert text.startswith("AFFLUX_REQUIRE=1, but only Gloo is left: ")
-        assert text.endswith(f"there are no shards: rank {rank}: drawn")
+        # Others may have waited for it in vain.
+        assert "and there are no streams: " in text
+        assert f"rank {rank}: drawn" in text

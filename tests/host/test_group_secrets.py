@@ -95,7 +95,7 @@ def test_commands_know_the_secret_by_the_same_variable(file, monkeypatch, capsys
 def test_an_aggregator_that_ranks_start_has_a_secret_of_its_own(file, monkeypatch):
     """Whatever is set for others, and where nobody sees it."""
     monkeypatch.setenv("AFFLUX_SECRET_FILE", str(file))
-    started = launched_aggregator.acquire(AggregatorUrl("soft"), "127.0.0.1", 60.0, "a test's")
+    started = launched_aggregator.acquire(AggregatorUrl("soft"), "127.0.0.1", 60.0)
     try:
         secret = secret_of_text(started.secret)
         assert secret != secret_of_text(file.read_text())

@@ -33,7 +33,7 @@ def test_the_report_is_json_and_text(capsys, monkeypatch):
     assert cli.main(["info", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["cores"]["affinity"] == len(os.sched_getaffinity(0))
-    assert report["codec"]["instruction_set"] in report["codec"]["instruction_sets"]
+    assert report["sums"]["instruction_set"] in report["sums"]["instruction_sets"]
     assert report["aggregators"] == []
     assert report["memory"]["available"] <= report["memory"]["machine"]
     names = {each["name"]: each for each in report["interfaces"]}
@@ -41,7 +41,7 @@ def test_the_report_is_json_and_text(capsys, monkeypatch):
     assert set(names) == {name for _, name in socket.if_nameindex()}
     assert cli.main(["info"]) == 0
     text = capsys.readouterr().out
-    for word in ("afflux", "cores", "memory", "UDP buffers", "MTU", "codec"):
+    for word in ("afflux", "cores", "memory", "UDP buffers", "MTU", "sums"):
         assert word in text
 
 
@@ -210,7 +210,7 @@ def sound_report():
                            "send_max": 16 * MIB},
         "interfaces": [],
         "cores": {"machine": 8, "affinity": 8, "quota": None, "usable": 8},
-        "codec": {"instruction_set": "avx2", "instruction_sets": ["default", "avx2"]},
+        "sums": {"instruction_set": "avx2", "instruction_sets": ["default", "avx2"]},
         "aggregators": [],
     }  # fmt: skip
 

@@ -73,9 +73,11 @@ def lose_rank_1(rank, _size, end, call):
 @pytest.mark.parametrize(
     ("url", "end", "call"),
     [
-        ("shards://", "killed", "all_reduce"),
-        ("shards://", "exits", "pending"),
-        ("shards://", "destroys", "all_reduce"),
+        ("streams://", "killed", "all_reduce"),
+        ("streams://", "killed", "subgroup"),
+        ("streams://", "killed beside a child", "broadcast"),
+        ("streams://", "exits", "pending"),
+        ("streams://", "destroys", "all_reduce"),
         ("soft://", "killed", "subgroup"),
         ("soft://", "killed beside a child", "all_reduce"),
         ("soft://", "destroys", "pending"),
@@ -90,8 +92,12 @@ def test_a_rank_that_is_gone_is_named_at_once(url, end, call):
     for rank in (0, 2):
         message, kind, seconds = outcomes[rank].value
         assert kind == "RanksEnded", message
-        assert "rank(s) 1 ended or left the group: rank 1 at 127.0.0.1: " in message
-        seen = "left the group after operation 1" if end == "destroys" else "its process has closed"
+        if url == "streams://":
+            seen = "rank(s) 1 ended or closed the group; "
+        elif end == "destroys":
+            seen = "rank(s) 1 ended or left the group: rank 1 at 127.0.0.1: it has left the group"
+        else:
+            seen = "rank(s) 1 ended or left the group: rank 1 at 127.0.0.1: its process has closed"
         assert seen in message
         assert seconds < AT_ONCE_S
 
@@ -113,12 +119,12 @@ def lose_rank_0_with_the_store(rank, size):
 
 
 def test_a_rank_that_takes_the_store_with_it_is_named_at_once():
-    environment = {"AFFLUX_AGGREGATOR": "shards://"}
+    environment = {"AFFLUX_AGGREGATOR": "streams://"}
     outcomes = run_ranks(lose_rank_0_with_the_store, 3, environment=environment, timeout_s=60)
     for rank in (1, 2):
         message, kind, seconds = outcomes[rank].value
         assert kind == "RanksEnded", message
-        assert "rank(s) 0 ended or left the group" in message
+        assert "rank(s) 0 ended or closed the group" in message
         assert seconds < AT_ONCE_S
 
 
@@ -139,7 +145,7 @@ def leave_first(rank, _size, folder):
     return total[0].item()
 
 
-@pytest.mark.parametrize("url", ["shards://", "soft://"])
+@pytest.mark.parametrize("url", ["streams://", "soft://"])
 def test_who_leaves_when_all_is_done_fails_nobody(url, tmp_path):
     environment = {"AFFLUX_AGGREGATOR": url}
     assert values(run_ranks(leave_first, 3, str(tmp_path), environment=environment)) == [3.0] * 3
@@ -190,7 +196,7 @@ def test_a_host_that_vanishes_is_named_in_seconds_and_a_stopped_process_is_waite
                 sum_until_it_fails,
                 2,
                 str(tmp_path),
-                environment={"AFFLUX_AGGREGATOR": "shards://"},
+                environment={"AFFLUX_AGGREGATOR": "streams://"},
                 timeout_s=60,
                 hosts=made.hosts,
             )

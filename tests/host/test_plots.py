@@ -166,7 +166,7 @@ def test_the_chart_of_wins_and_losses_has_the_documents_figures():
             "times as fast"
         )
         ratio = float(line.strip("| ").split(" | ")[at])
-        assert (f"{ratio:.3g}×" if ratio >= 1 else f"{ratio:.2f}×") in shown
+        assert (f"{ratio:.3g}×" if ratio >= 1 else f"{round(ratio, 2):g}×") in shown
         assert case.title in titles
     # Both sides are there, and nothing that no table says.
     assert len(shown) == len(cases)
@@ -189,9 +189,8 @@ def test_cells_are_read_as_they_are_written():
 def test_the_command_draws_what_is_named(tmp_path: Path):
     (tmp_path / "plots").mkdir()
     (tmp_path / "benchmarks.md").write_text((DOCS / "benchmarks.md").read_text())
-    assert main([str(tmp_path), "accuracy", "wire_bytes"]) == 0
+    assert main([str(tmp_path), "wire_bytes"]) == 0
     assert sorted(path.stem for path in (tmp_path / "plots").iterdir()) == [
-        "accuracy",
         "wire_bytes",
     ]
 

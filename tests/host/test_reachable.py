@@ -16,7 +16,7 @@ SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 def reduce_both_ways(rank, _size):
     generator = torch.Generator().manual_seed(rank)
     results = []
-    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32):
+    for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.int64, torch.float64):
         for count in (5, 1000, 100_001):
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
                 ordinary = (100 * torch.randn(count, generator=generator)).to(dtype)

@@ -149,21 +149,15 @@ def reduce_special(rank, size, name, count):
     return tensor[: n * n].numpy()
 
 
-# The exact mode ends at 73 elements, so both are blocks; the larger one has several rows.
+# In one phase, and through the ring.
 @pytest.mark.parametrize("count", [121, 20_000])
 def test_sums_of_special_values(count):
+    pairs = np.array([(a, b) for a in SPECIAL for b in SPECIAL], dtype=np.float32)
+    with np.errstate(all="ignore"):
+        want = pairs[:, 0] + pairs[:, 1]
+    want[np.isnan(want)] = np.nan
     for got in values(run_ranks(reduce_special, 2, "sum", count)):
-        pairs = np.array([(a, b) for a in SPECIAL for b in SPECIAL], dtype=np.float32)
-        with np.errstate(all="ignore"):
-            ieee = pairs.astype(np.float64).sum(axis=1).astype(np.float32)
-        assert (np.isnan(got) == np.isnan(ieee)).all()
-        assert (np.isposinf(got) == np.isposinf(ieee)).all()
-        assert (np.isneginf(got) == np.isneginf(ieee)).all()
-        # Beside a block maximum of 3.4e38, what is tiny is lost: the bound is of the block.
-        finite = np.isfinite(ieee)
-        bound = 2 * 2.0 ** (127 + 1 - 31) + np.abs(ieee[finite]) * 2**-24
-        assert (np.abs(got[finite].astype(np.float64) - ieee[finite]) <= bound).all()
-        assert not np.signbit(got[finite & (got == 0)]).any()
+        np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
 @pytest.mark.parametrize("name", ["max", "min"])

@@ -89,7 +89,7 @@ def test_late_is_not_never(make, tmp_path):
 
     def come(rank):
         time.sleep(2.3 * rank)
-        reducer, _, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), SHM)
+        reducer, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), SHM)
         reducer.leave()
         keys.release()
         return reducer.engine, keys.prefix
@@ -106,7 +106,7 @@ def test_every_incarnation_of_a_group_is_its_own(make, tmp_path):
 
     def come(rank, late=0):
         time.sleep(0.3 * (rank == late))
-        reducer, _, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), settings)
+        reducer, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), settings)
         lives.append(keys.prefix)
         reducer.leave()
         keys.release()

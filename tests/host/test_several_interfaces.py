@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.autotune import calibration
-from afflux.group.forming import host_paths, plans, rendezvous
+from afflux.group.forming import plans, rendezvous, streams
 from afflux.group.settings.host_address import own_address
 from afflux.group.settings.variables import Settings, SettingsError
 from benchmarks.network.launch import aggregator
@@ -23,6 +22,9 @@ BOTH = {"AFFLUX_AGGREGATOR": "gloo://", "AFFLUX_INTERFACE": "eth0,eth1"}
 COUNT = 500_000
 """Elements: 2 MB, of which each interface of three hosts sends a third at least."""
 
+HOST_RANKS = pytest.mark.parametrize("ranks", [1, 2], ids=["streams", "streams by host"])
+"""Of each host."""
+
 
 def sent():
     """Return the bytes that each interface of this host has sent."""
@@ -30,11 +32,9 @@ def sent():
     return {name.strip(): int(rest.split()[8]) for name, rest in (x.split(":") for x in lines)}
 
 
-def carried(rank, size, url="shards://"):
+def carried(rank, size, url="streams://"):
     """Sum a tensor in a group of its own; return all there is to know about it."""
-    calibration._WORTH_IT = 0.0
-    calibration._outcomes.clear()
-    host_paths._warn_of_less.cache_clear()
+    streams._warn_of_less.cache_clear()
     plans._warn_of_gloo.cache_clear()
     recording = Recording()
     group = dist.new_group(backend="afflux", pg_options=afflux.Options(aggregator=url))
@@ -42,104 +42,107 @@ def carried(rank, size, url="shards://"):
     tensor = torch.arange(COUNT) * float(rank + 1)
     dist.all_reduce(tensor, group=group)
     right = torch.equal(tensor, torch.arange(COUNT) * float(size * (size + 1) // 2))
-    after = sent()
     dist.barrier(group=group)
+    after = sent()
     grown = {name: after[name] - before[name] for name in after}
     found = afflux.statistics(group)
     dist.destroy_process_group(group)
     return right, found, grown, recording.messages
 
 
-def checked(outcomes, aggregators):
+def checked(outcomes, ranks):
     """Check that the sums are right at all ranks; return rank 0's warnings, and the bytes sent."""
     for right, found, _, _ in outcomes:
         assert right
-        assert (found["topology"], found["aggregators"]) == ("shards", aggregators)
+        name = "streams" if ranks == 1 else "streams by host"
+        assert (found["topology"], found["engine"]) == (name, "streams")
     assert all(messages == [] for *_, messages in outcomes[1:])
     return outcomes[0][3], [grown for _, _, grown, _ in outcomes]
 
 
-def test_both_interfaces_carry_the_data():
+@HOST_RANKS
+def test_both_interfaces_carry_the_data(ranks):
     # As if they had other names on one host.
-    other = {"BAD_RANK": "1", "BAD": "AFFLUX_INTERFACE=10.77.0.0/24, 10.77.1.0/24"}
+    other = {"BAD_RANK": str(ranks), "BAD": "AFFLUX_INTERFACE=10.77.0.0/24, 10.77.1.0/24"}
     with network(hosts=3, aggregators=0, gbit=None, links=2) as made:
-        outcomes = values(run_ranks(carried, 3, hosts=made.hosts, environment=BOTH | other))
-    warnings, grown = checked(outcomes, 6)
+        size = 3 * ranks
+        outcomes = values(run_ranks(carried, size, hosts=made.hosts, environment=BOTH | other))
+    warnings, grown = checked(outcomes, ranks)
     assert warnings == []
     for each in grown:
-        # To the shards of two hosts, and their results: 4/3 of the tensor in all.
+        # To two hosts, and results to them: 4/3 of the tensor in all.
         assert min(each["eth0"], each["eth1"]) > COUNT * 4 // 2
 
 
 def cut(made, network_number):
-    """Let no UDP packet from host 1 reach host 2 on one of the networks."""
-    rule = f"rule add to 10.77.{network_number}.3 ipproto udp blackhole"
+    """Let no TCP from host 1 reach host 2 on one of the networks."""
+    rule = f"rule add to 10.77.{network_number}.3 ipproto tcp blackhole"
     done = made.hosts[1].run("/sbin/ip", *rule.split())
     if done.returncode != 0:
         pytest.skip(f"no such rule can be made: {done.stderr.strip()}")
 
 
-def pair(network_number):
-    first, second = (rf"{n} on h{n} \(10\.77\.{network_number}\.{n + 1}\)" for n in (1, 2))
-    return (
-        "no UDP packet of data size from "
-        f"rank ({first} reaches rank {second}|{second} reaches rank {first})"
+def pair(network_number, ranks):
+    """Return what is said of hosts 1 and 2."""
+    first, second = (
+        rf"rank {n * ranks} at 10\.77\.{network_number}\.{n + 1}:[0-9]+ \(" for n in (1, 2)
     )
+    return f"rank {ranks} waited for .*{second}|rank {2 * ranks} waited for .*{first}"
 
 
-def test_a_pair_that_fails_on_one_interface_leaves_the_other():
+IMPATIENT = BOTH | {"AFFLUX_CONNECT_TIMEOUT": "2"}
+
+
+@HOST_RANKS
+def test_a_pair_that_fails_on_one_interface_leaves_the_other(ranks):
     with network(hosts=3, aggregators=0, gbit=None, links=2) as made:
         cut(made, 1)
-        outcomes = values(run_ranks(carried, 3, hosts=made.hosts, environment=BOTH))
-    (warning,), grown = checked(outcomes, 3)
-    assert "AFFLUX_INTERFACE only eth0 can be used by all hosts: eth1: no UDP" in warning
-    assert re.search(pair(1), warning)
+        size = 3 * ranks
+        outcomes = values(run_ranks(carried, size, hosts=made.hosts, environment=IMPATIENT))
+    (warning,), grown = checked(outcomes, ranks)
+    assert "AFFLUX_INTERFACE only eth0 can be used by all ranks: eth1: " in warning
+    assert re.search(pair(1, ranks), warning)
     assert all(each["eth1"] < COUNT < each["eth0"] for each in grown)
 
 
-def test_pairs_that_fail_on_all_interfaces_leave_gloo():
+@HOST_RANKS
+def test_pairs_that_fail_leave_gloo(ranks):
+    environment = IMPATIENT | {"AFFLUX_INTERFACE": "eth1", "GLOO_SOCKET_IFNAME": "eth0"}
     with network(hosts=3, aggregators=0, gbit=None, links=2) as made:
-        cut(made, 0)
         cut(made, 1)
-        outcomes = values(run_ranks(carried, 3, "auto", hosts=made.hosts, environment=BOTH))
+        size = 3 * ranks
+        outcomes = values(
+            run_ranks(carried, size, "auto", hosts=made.hosts, environment=environment)
+        )
     for rank, (right, found, _, messages) in enumerate(outcomes):
         assert right
         assert found["topology"] == "gloo"
-        assert len(messages) == (rank == 0)
-        for text in (*messages, found["topology_reason"]):
-            assert re.search(f"eth0: {pair(0)}", text)
-            assert re.search(f"eth1: {pair(1)}", text)
+        told = [text for text in messages if "go through Gloo" in text]
+        assert len(told) == (rank == 0)
+        for text in (*told, found["topology_reason"]):
+            assert re.search(pair(1, ranks), text)
 
 
-def test_an_interface_that_is_down_is_named():
+@HOST_RANKS
+def test_an_interface_that_is_down_is_named(ranks):
     with network(hosts=2, aggregators=0, gbit=None, links=2) as made:
         assert made.hosts[1].run("/sbin/ip", "link", "set", "eth1", "down").returncode == 0
-        outcomes = values(run_ranks(carried, 2, hosts=made.hosts, environment=BOTH))
-    (warning,), _ = checked(outcomes, 2)
+        size = 2 * ranks
+        outcomes = values(run_ranks(carried, size, hosts=made.hosts, environment=IMPATIENT))
+    (warning,), _ = checked(outcomes, ranks)
     assert "only eth0 can be used" in warning
-    assert "eth1: no UDP packet of data size from rank " in warning
-    assert "rank 1 on h1 (10.77.1.2)" in warning
+    assert re.search(rf"eth1: .*rank (0 at 10\.77\.1\.1|{ranks} at 10\.77\.1\.2):", warning)
 
 
-def test_hosts_with_fewer_interfaces_limit_all():
-    environment = BOTH | {"BAD_RANK": "2", "BAD": "AFFLUX_INTERFACE=eth0"}
+@HOST_RANKS
+def test_hosts_with_fewer_interfaces_limit_all(ranks):
+    environment = BOTH | {"BAD_RANK": str(2 * ranks), "BAD": "AFFLUX_INTERFACE=eth0"}
     with network(hosts=3, aggregators=0, gbit=None, links=2) as made:
-        outcomes = values(run_ranks(carried, 3, hosts=made.hosts, environment=environment))
-    (warning,), _ = checked(outcomes, 3)
+        size = 3 * ranks
+        outcomes = values(run_ranks(carried, size, hosts=made.hosts, environment=environment))
+    (warning,), _ = checked(outcomes, ranks)
     assert "only eth0 can be used" in warning
-    assert "eth1: rank 2 on h2 (10.77.0.3) offers only 1 interface" in warning
-
-
-def test_interfaces_of_one_network_are_not_two():
-    """Packets to the second would leave by the first: the kernel goes by the destination."""
-    with network(hosts=2, aggregators=0, gbit=None, links=2) as made:
-        for number, host in enumerate(made.hosts, start=1):
-            for words in ("flush dev eth1", f"add 10.77.0.8{number}/24 dev eth1"):
-                done = host.run("/sbin/ip", "address", *words.split())
-                assert done.returncode == 0, done.stderr
-        outcomes = values(run_ranks(carried, 2, hosts=made.hosts, environment=BOTH))
-    (warning,), _ = checked(outcomes, 2)
-    assert "each interface needs a network of its own" in warning
+    assert f"eth1: rank {2 * ranks} offers only 1 of the interfaces" in warning
 
 
 def test_packets_to_aggregators_in_two_networks_leave_by_both():
@@ -173,11 +176,12 @@ def test_options_take_a_list_and_the_first_counts_where_one_does():
     assert own_address(settings.interface, None) == "127.0.0.1"
 
 
-def planted(rank, size, interfaces):
-    """Make a group in which each rank is a host with interfaces of the loopback network."""
-    rendezvous.host_identity = lambda: f"host {rank}"
-    texts = [f"127.0.{n}.{rank + 2}" for n in range(interfaces)]
-    options = afflux.Options(aggregator="shards://", interface=",".join(texts))
+def planted(rank, size, hosts, interfaces):
+    """Make a group whose ranks are hosts with interfaces of the loopback network."""
+    host = rank * hosts // size
+    rendezvous.host_identity = lambda: f"host {host}"
+    texts = [f"127.0.{n}.{host + 2}" for n in range(interfaces)]
+    options = afflux.Options(aggregator="streams://", interface=",".join(texts))
     group = dist.new_group(backend="afflux", pg_options=options)
     generator = torch.Generator().manual_seed(rank)
     results = []
@@ -187,17 +191,20 @@ def planted(rank, size, interfaces):
         )
         dist.all_reduce(tensor, group=group)
         results.append(tensor.view(torch.uint8).numpy().tobytes())
-    found = afflux.statistics(group)["aggregators"]
+    found = afflux.statistics(group)["topology"]
     dist.destroy_process_group(group)
     return results, found
 
 
 def test_the_bits_do_not_depend_on_the_interfaces():
-    def run(interfaces):
-        environment = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_TEST_LOSS": "0.02"}
-        return values(run_ranks(planted, 3, interfaces, environment=environment))
+    def run(hosts, interfaces):
+        (found,) = {
+            (tuple(results), topology)
+            for results, topology in values(run_ranks(planted, 4, hosts, interfaces))
+        }
+        return found
 
-    one, three = run(1), run(3)
-    assert {count for _, count in one} == {3}
-    assert {count for _, count in three} == {9}
-    assert {tuple(results) for results, _ in one} == {tuple(results) for results, _ in three}
+    bits, topology = run(2, 1)
+    assert topology == "streams by host"
+    assert run(2, 3) == (bits, topology)
+    assert run(4, 1) == run(4, 3) == (bits, "streams")

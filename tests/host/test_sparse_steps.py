@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from afflux.group.reducers.sparse_sums import SparseSums
+from afflux.group.reducers.topology import Topology
 from afflux.sparse.cost_model import Costs
 from afflux.sparse.index_forms import Rows, forms, random_union
 from afflux.sparse.kinds import Kinds
@@ -45,7 +46,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("way", [Way.MEMORY, Way.SHARDS])
+@pytest.mark.parametrize("way", [Way.MEMORY, Way.STREAMS])
 @pytest.mark.parametrize("forced", ["", "lists", "counts", "dense"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_form_gives_the_sum(case, forced, way, monkeypatch):
@@ -122,7 +123,7 @@ def rows_of(density, ranks=4, rows=100_000, width=1):
     return Rows(rows, present, union, width, 4)
 
 
-@pytest.mark.parametrize("way", [Way.SHARDS, Way.AGGREGATOR, Way.MEMORY, Way.GLOO])
+@pytest.mark.parametrize("way", [Way.STREAMS, Way.AGGREGATOR, Way.MEMORY, Way.GLOO])
 def test_from_sparse_to_dense_where_the_union_grows(way):
     """The switch is where the index and the union's values have as many bytes as all values."""
     costs, switched = Costs(4), []
@@ -166,13 +167,13 @@ def test_medians_of_what_ranks_tell_are_the_same_everywhere():
     assert (costs.latency_us, costs.rate) == (100, 10)
 
 
-def test_shards_get_whole_rows_of_their_grid():
-    """A row of the grid has as many blocks for each shard; less than one has them as it is."""
+def test_aggregators_get_whole_rows_of_their_grid():
+    """A row of the grid has as many blocks for each aggregator; less than one has them as it is."""
     tickets = [SimpleNamespace(slots=32, lanes=5)] * 4
     nothing: Any = None
 
-    def over(tickets):
-        reducer: Any = SimpleNamespace(tickets=tickets, timed=False)
+    def over(tickets, topology="aggregator"):
+        reducer: Any = SimpleNamespace(tickets=tickets, topology=Topology(topology, ""))
         return SparseSums(reducer, nothing, nothing, 0, 4, nothing)
 
     sums = over(tickets)
@@ -183,6 +184,9 @@ def test_shards_get_whole_rows_of_their_grid():
     one = over(tickets[:1])
     assert not one.columns_shared
     assert one.capacity(10 * row + 1) % row != 0
+    ranks = over((), "streams by host")
+    assert ranks.columns_shared
+    assert ranks.capacity(10 * row + 1) % row != 0
 
 
 def test_counts_of_rows_beyond_a_word_are_told():
@@ -230,7 +234,7 @@ def test_statistics_beside_a_sum_of_a_new_kind():
 
 def test_forms_are_compared_by_whole_numbers():
     """Ranks whose floats differ in the last bit choose the same form."""
-    for way in (Way.SHARDS, Way.MEMORY):
+    for way in (Way.STREAMS, Way.MEMORY):
         rows = rows_of(0.3, width=3)
         above = replace(rows, union=np.nextafter(rows.union, rows.all))
         costs = Costs(4)
@@ -250,5 +254,5 @@ def test_gathered_lists_are_as_long_as_the_longest():
     sizes = [4 * list_words(each, rows.all) for each in rows.present]
     for way in (Way.MEMORY, Way.GLOO):
         assert forms(rows, way, way)[0].index_bytes == 3 * sizes[0]
-    for way in (Way.SHARDS, Way.AGGREGATOR):
+    for way in (Way.STREAMS, Way.AGGREGATOR):
         assert forms(rows, way, way)[0].index_bytes == sum(sizes)

@@ -143,7 +143,7 @@ def test_a_stranger_shares_a_job_with_a_rank(served):
     thread.start()
     try:
         settings = Settings(AggregatorUrl.parse(url))
-        reducer, _, keys = meet(Membership(store, 0, 2, TIMEOUT, ""), settings)
+        reducer, keys = meet(Membership(store, 0, 2, TIMEOUT, ""), settings)
         for count, reduction, number in ((500, "sum", 3780049576), (20, "avg", 0)):
             tensor = torch.from_numpy(tensors[0][:count].copy())
             asked = Asked("all_reduce", torch.float32, tuple(tensor.shape), reduction)

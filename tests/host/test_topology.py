@@ -1,4 +1,4 @@
-"""Which way sums take: several aggregators, a shard in each host, and Gloo."""
+"""Which way sums take: several aggregators, streams, and Gloo."""
 
 import os
 import re
@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group.forming import launched_aggregator, rendezvous
-from afflux.group.forming.host_paths import HostPaths
-from afflux.group.forming.shards import Shards
+from afflux.group.forming.streams import StreamsGroup, _Joining, _Port
 from afflux.group.forming.topology_choice import choose, hosts_of
 from afflux.group.settings import host_address
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.variables import Settings
+from afflux.group.store.exchange import RendezvousError
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import caught, run_ranks, values
@@ -30,10 +30,10 @@ IN_PAIRS = [[0, 1], [2, 3]]
     ("url", "hosts", "name"),
     [
         ("auto", [[0, 1]], "gloo"),
-        ("shards://", [[0, 1]], "shards"),
-        ("shards://", EACH_ALONE, "shards"),
-        ("shards://", IN_PAIRS, "shards by host"),
-        ("shards://", [[0, 2], [1]], "shards by host"),
+        ("streams://", [[0, 1]], "streams"),
+        ("streams://", EACH_ALONE, "streams"),
+        ("streams://", IN_PAIRS, "streams by host"),
+        ("streams://", [[0, 2], [1]], "streams by host"),
         ("gloo://", [[0, 1]], "gloo"),
         ("gloo://", EACH_ALONE, "gloo"),
         ("soft://", EACH_ALONE, "aggregator"),
@@ -49,10 +49,13 @@ def test_what_is_asked_for_is_chosen(url, hosts, name):
     assert chosen.reason in (f"AFFLUX_AGGREGATOR={url}", "no reason") or "4700" in chosen.reason
 
 
-def test_without_an_address_hosts_have_shards():
-    chosen = choose(AggregatorUrl("auto"), EACH_ALONE, "")
-    assert chosen.name == "shards"
-    assert chosen.reason.startswith("rank 1 is on another host")
+@pytest.mark.parametrize(
+    ("hosts", "name"), [(EACH_ALONE, "streams"), (IN_PAIRS, "streams by host")]
+)
+def test_without_an_address_ranks_have_streams(hosts, name):
+    chosen = choose(AggregatorUrl("auto"), hosts, "")
+    assert chosen.name == name
+    assert chosen.reason.startswith(f"rank {hosts[1][0]} is on another host")
 
 
 def test_hosts_are_in_the_order_of_their_least_ranks():
@@ -76,15 +79,20 @@ def test_the_own_name_does_not_lead_to_the_default_route(monkeypatch):
     """On the host of the store's server, whose name often has a loopback address there."""
     routes = {"master": "127.0.0.1", "10.0.0.2": "10.0.0.1", host_address._ELSEWHERE: "203.0.113.7"}
     monkeypatch.setattr(host_address, "local_address_towards", routes.__getitem__)
-    leader: Any = object.__new__(HostPaths)
-    leader._settings, leader._master = Settings(), "master"
-    leader.own, leader.leaders = 0, [0, 1]
-    said = [{"name": "h1", "ports": [{"interface": "", "address": "10.0.0.2"}]}]
-    leader._exchange = SimpleNamespace(parts=lambda *_: said)
-    assert leader._find_address() == "10.0.0.1"
+    said = [{"ports": [_Port("", "10.0.0.2", 4000)]}]
+
+    def parts(*_):
+        if not said:
+            raise RendezvousError("nobody")
+        return said
+
+    exchange: Any = SimpleNamespace(parts=parts)
+    group = StreamsGroup([[0], [1]], [[0, 1]], b"", "", "master")
+    joining = _Joining(exchange, 0, group, Settings())
+    assert joining._find_address() == "10.0.0.1"
     # If nobody says where it is, the default route is better than nothing.
     said.clear()
-    assert leader._find_address() == "203.0.113.7"
+    assert joining._find_address() == "203.0.113.7"
 
 
 def test_who_releases_a_dead_aggregator_leaves_its_successor(no_aggregators):
@@ -129,16 +137,16 @@ def in_default_group(rank, size):
 
 
 def place(rank, size, per_host):
-    """Plant a host for this rank; return the options of a group that has a shard in each."""
+    """Plant a host for this rank; return the options of a group that spans them."""
     host = rank // per_host
     rendezvous.host_identity = lambda: f"host {host}"
-    return afflux.Options(aggregator="shards://", interface=f"127.0.0.{host + 2}")
+    return afflux.Options(aggregator="streams://", interface=f"127.0.0.{host + 2}")
 
 
-def in_shards(rank, size, per_host):
+def over_streams(rank, size, per_host):
     group = dist.new_group(backend="afflux", pg_options=place(rank, size, per_host))
-    found = reduce_some(rank, group), afflux.statistics(group), afflux.engine_counters(group)
-    # The next group shares what has been launched; it ends last.
+    found = reduce_some(rank, group), afflux.statistics(group)
+    # Two groups at once; the second one ends last.
     again = dist.new_group(backend="afflux", pg_options=place(rank, size, per_host))
     dist.destroy_process_group(group)
     dist.all_reduce(torch.ones(1000), group=again)
@@ -173,27 +181,20 @@ def test_one_of_several_that_is_not_there():
         assert read_counters(AggregatorUrl.parse(url).addresses[0], 5.0)["joins"] == 0
 
 
-@pytest.mark.parametrize(
-    ("size", "per_host", "loss"), [(3, 1, "0"), (3, 1, "0.05"), (4, 2, "0.02")]
-)
-def test_shards_give_the_bits_of_one_aggregator(size, per_host, loss):
+@pytest.mark.parametrize(("size", "per_host"), [(2, 1), (3, 1), (5, 2)])
+def test_streams_give_the_bits_of_one_aggregator(size, per_host):
     alone = values(run_ranks(in_default_group, size, environment={"AFFLUX_AGGREGATOR": "soft://"}))
-    environment = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_TEST_LOSS": loss}
-    together = values(run_ranks(in_shards, size, per_host, environment=environment))
-    for results, statistics, _ in together:
+    for results, statistics in values(run_ranks(over_streams, size, per_host)):
         assert results == alone[0][0]
-        assert statistics["topology"] == ("shards" if per_host == 1 else "shards by host")
-        assert statistics["topology_reason"] == "AFFLUX_AGGREGATOR=shards://"
-        assert statistics["aggregators"] == size // per_host
-        assert (statistics["lanes"], statistics["engine"]) == (16, "soft")
-    assert min(counters["blocks_accepted"] for _, _, counters in together) > 1000
+        assert statistics["topology"] == "streams" + " by host" * (per_host > 1)
+        assert statistics["topology_reason"] == "AFFLUX_AGGREGATOR=streams://"
+        assert statistics["engine"] == "streams"
 
 
-def test_one_host_may_have_a_shard():
-    environment = {"AFFLUX_AGGREGATOR": "shards://", "AFFLUX_LANES": "3"}
+def test_ranks_of_one_host_may_have_streams():
+    environment = {"AFFLUX_AGGREGATOR": "streams://"}
     for _, statistics in values(run_ranks(in_default_group, 2, environment=environment)):
-        assert (statistics["topology"], statistics["aggregators"]) == ("shards", 1)
-        assert statistics["lanes"] == 3
+        assert (statistics["topology"], statistics["engine"]) == ("streams", "streams")
 
 
 def test_all_may_be_left_to_gloo():
@@ -206,30 +207,31 @@ def test_all_may_be_left_to_gloo():
 def with_no_such_interface(rank, size):
     options = place(rank, size, 1)
     if rank == 1:
-        options = afflux.Options(aggregator="shards://", interface="nonesuch0")
+        options = afflux.Options(aggregator="streams://", interface="nonesuch0")
     return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
 
 
-def test_a_host_without_the_interface_is_named_at_every_rank():
+def test_a_rank_without_the_interface_is_named_at_every_rank():
     for message, kind, seconds in values(run_ranks(with_no_such_interface, 3)):
         assert kind == "StepFailed"
         assert "rank 1: AFFLUX_INTERFACE=nonesuch0: " in message
         assert seconds < 10
 
 
-def a_leader_that_ends(rank, size):
-    options = replace(place(rank, size, 1), connect_timeout_s=1.0)
+def a_rank_that_ends(rank, size, per_host):
+    options = replace(place(rank, size, per_host), connect_timeout_s=1.0)
     if rank == 2:
-        pytest.MonkeyPatch().setattr(Shards, "set_up", lambda _: os._exit(0))
+        pytest.MonkeyPatch().setattr(_Joining, "join", lambda _: os._exit(0))
     return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
 
 
-def test_a_leader_that_ends_is_missed_at_every_rank():
-    outcomes = run_ranks(a_leader_that_ends, 3)
+@pytest.mark.parametrize("per_host", [1, 2])
+def test_a_rank_that_ends_is_missed_at_every_rank(per_host):
+    outcomes = run_ranks(a_rank_that_ends, 4, per_host)
     assert outcomes[2].kind == "died"
-    for message, kind, seconds in values(outcomes[:2]):
+    for message, kind, seconds in values(outcomes[:2] + outcomes[3:]):
         assert kind == "RendezvousError"
-        assert "waited for rank 2 to find the address of its host" in message
+        assert "waited for rank 2 to open a port for the other ranks" in message
         assert seconds < 10
 
 

@@ -8,21 +8,10 @@ from benchmarks.training.tables import TABLES
 from tests.support.checkout import ROOT
 
 LOOP = {"bench": "loop", "bytes": 4_000_000, "seconds": 0.5, "wrong": 0}
-ERRORS = {"rms_ratio": 1.0, "max_ratio": 0.6, "share_no_worse": 0.95}
 SENT = {"sent": 0.444, "received": 0.909, "least_sent": 0.407, "least_received": 0.871}
 ROWS = [
     {**LOOP, "engine": "rtl", "cycles": 289_000, "cycles_per_s": 578_000.0},
     {**LOOP, "engine": "gloo", "cycles": 0},
-    *(
-        {
-            "bench": "accuracy",
-            "data": "gaussian",
-            "workers": n,
-            "rms_ratio_smaller_half": r,
-            **ERRORS,
-        }
-        for n, r in ((2, 1.237), (4, 55_000.4))
-    ),
     {"bench": "wire_bytes", "workers": 4, "density": 0.4, **SENT},
 ]
 MEASURED = {"measured_at": "2026-11-28T12:00:00+00:00", "commit": "0123abcd"}
@@ -30,10 +19,6 @@ LINES = {
     "loop": [
         "| rtl, 512 bits | 4 MB | 0.500 s | 8 MB/s | 289 k | 0.58 M | 0 |",
         "| Gloo | 4 MB | 0.500 s | 8 MB/s |  |  | 0 |",
-    ],
-    "accuracy": [
-        "| Gaussian | 2 | 1.00 | 0.60 | 95 % | 1.24 |",
-        "|  | 4 | 1.00 | 0.60 | 95 % | 55,000 |",
     ],
     "wire_bytes": ["| 4 | 0.4 | 0.444 | 0.909 | 0.407 | 0.871 |"],
 }

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 BOARD, CONTROLLER, OTHER = "10.78.0.9", "10.78.0.1", "10.78.0.12"
 # Lanes and slots of the Colorlight's, whose engine does not take two full ports.
-SIZES = {"workers": 4, "lanes": 4, "jobs": 1, "slots": 8}
+SIZES = {"workers": 4, "lanes": 4, "jobs": 1, "slots": 4}
 COUNTS = (1, 64, 4 * 64 * 8 + 1, 20_000)
 
 

@@ -77,6 +77,7 @@ from tests.checks.ring_checks import (
 )
 from tests.checks.source_checks import check_no_address, check_sources
 from tests.checks.step_checks import check_steps, check_together
+from tests.checks.sum_checks import check_sums
 from tests.checks.timer_checks import (
     check_access_times,
     check_answer_rates,
@@ -89,6 +90,7 @@ from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.flip_checks import check_flips
 from tests.mutation.mutants import Mutant
+from tests.mutation.partial_sum_checks import check_partial_sums
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -199,6 +201,8 @@ def short_battery(bus_bits: int) -> list[Trial]:
             exact=True,
         ),
         Trial("registers", check_registers, exact=True),
+        Trial("sums", partial(check_sums, bus_bits=bus_bits)),
+        Trial("partial sums", partial(check_partial_sums, build=build), exact=True),
         Trial(
             "any frame",
             partial(checks.check_any_frame, build=build, seed=1, renewals=3, frames=250),

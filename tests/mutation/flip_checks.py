@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from afflux_hdl.contract.registers import counter_address
 from afflux_hdl.lib.residue import RESIDUE_BITS, WORD_BITS
+from afflux_hdl.numbers.formats import Fixed
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.mutation.flip_rounds import FlipRounds, as_received, misleads
+from tests.mutation.flip_rounds import FlipRounds, Kind, as_received, misleads
 from tests.mutation.flips import flip_command
 from tests.mutation.mutants import SELECTOR, Mutant, Netlist
 from tests.scenarios.director import Build
@@ -22,9 +23,9 @@ __all__ = ["check_flips", "draw_flips"]
 _READ = r"receive\.buffer|slot_memory\."
 FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
-KINDS = [(opcode, blocks) for opcode in range(4) for blocks in (1, 0)]
-"""Of each round; without blocks, look-ahead words are all that flips."""
-SLOTS = {512: 6, 32: 1}
+_BLOCKS = "slot_memory.block"
+SLOT_WORD = Fixed().slot()
+SLOTS = {512: 6, 32: 2}
 """By width: so many that no round of short frames is over before the last one's result has left."""
 SWEEP = 50
 """Of so many cycles, or a few more, it is seen whether a flip then does anything."""
@@ -43,8 +44,8 @@ def draw_flips(netlist: Netlist, text: str, first: int = 1) -> list[Mutant]:
             continue
         width = re.search(r"parameter \\WIDTH (\d+)", body)
         assert width, name
-        bits = int(width[1])
-        for bit in sorted(choose.sample(range(bits), min(bits, max(24, bits // 6)))):
+        bits = [bit for bit in range(int(width[1])) if _matters(name, bit)]
+        for bit in sorted(choose.sample(bits, min(len(bits), max(24, len(bits) // 6)))):
             drawn.append(netlist.mutant(first + len(drawn), "inv", name, "\\RD_DATA", bit))
     assert drawn, "no memory of data"
     return drawn
@@ -74,7 +75,7 @@ def check_flips(
         build,
         choose,
         lanes=build["lanes"],
-        kinds=KINDS,
+        kinds=_kinds(build["lanes"]),
         slots=SLOTS[bus_bits],
         edges=True,
     )
@@ -97,13 +98,38 @@ def check_flips(
                 )
 
 
+def _kinds(lanes: int) -> list[Kind]:
+    """Return the kinds of rounds: with a block in each memory of lanes, and without blocks.
+
+    Without blocks, look-ahead words are all that flips.
+    """
+    first_of_last = lanes & (lanes - 1)
+    return [Kind(opcode, blocks) for opcode in range(4) for blocks in (first_of_last + 1, 0)]
+
+
+def _matters(cell: str, bit: int) -> bool:
+    """Return whether a bit of a memory counts for integers: of a slot's word not all do."""
+    if _BLOCKS not in cell:
+        return True
+    place, flags = bit % SLOT_WORD.size, SLOT_WORD["special"].offset
+    return place < WORD_BITS + RESIDUE_BITS or flags <= place < SLOT_WORD["residue"].offset
+
+
+def _part_of(flip: Mutant, bus_bits: int) -> tuple[int, int]:
+    """Return the number of the word whose bit flips, and whether it is the word, or beside it."""
+    if _BLOCKS in flip.cell:
+        word, place = divmod(flip.bit, SLOT_WORD.size)
+        return word, (place >= WORD_BITS) + (place >= WORD_BITS + RESIDUE_BITS)
+    if flip.bit < bus_bits:
+        return flip.bit // WORD_BITS, 0
+    return (flip.bit - bus_bits) // RESIDUE_BITS, 1
+
+
 def _of_all_words(flips: Iterable[Mutant], bus_bits: int) -> list[Mutant]:
     """Return flips in each word and each residue: one of each, and more where there are few."""
-    parts: dict[int, list[Mutant]] = {}
+    parts: dict[tuple[int, int], list[Mutant]] = {}
     for flip in flips:
-        is_word = flip.bit < bus_bits
-        part = flip.bit // WORD_BITS if is_word else (flip.bit - bus_bits) // RESIDUE_BITS
-        parts.setdefault(part if is_word else -1 - part, []).append(flip)
+        parts.setdefault(_part_of(flip, bus_bits), []).append(flip)
     most = max(1, LEAST // len(parts))
     return [flip for part in parts.values() for flip in part[:most]]
 

@@ -41,15 +41,21 @@ class Place:
     port: str
 
 
-OF_LANE_ALU = "merged|summed|chosen|sums|wrapped|kept|held_wrong|arriving_wrong"
-
 PLACES = (
     Place("receive buffer, written", r"receive\.buffer", "WR_DATA"),
     Place("receive buffer, read", r"receive\.buffer", "RD_DATA"),
-    Place("merge, words and elements", r"merge\.(held|arriving)\w*", "D"),
-    Place("lane ALU", rf"merge\.alu_\d+\.({OF_LANE_ALU})", "D"),
+    Place("merge, words and held numbers", r"merge\.(blocks\.)?(held|arriving|lower_\d)\w*", "D"),
+    Place("merge, exponents and losses", r"merge\.blocks\.(before|write_note__data)", "D"),
+    Place("numbers: aligned", r"merge\.blocks\.word_\d+\.align\.", "D"),
+    Place("numbers: partial sums that arrive", r"merge\.blocks\.word_\d+\.partial\.", "D"),
+    Place("numbers: added", r"merge\.blocks\.word_\d+\.accumulate\.", "D"),
+    Place("numbers: greatest and least", r"merge\.blocks\.word_\d+\.extremes\.", "D"),
+    Place("integers: lane ALU", r"merge\.blocks\.word_\d+\.integers\.", "D"),
     Place("slot memory, written", r"slot_memory\.", "WR_DATA"),
     Place("slot memory, read", r"slot_memory\.", "RD_DATA"),
+    Place("block notes, written", r"block_notes\.", "WR_DATA"),
+    Place("block notes, read", r"block_notes\.", "RD_DATA"),
+    Place("numbers: rounded", r"transmit\.send_\d+\.round\.", "D"),
     Place("transmit, beat from memory", r"transmit\.beat2", "D"),
     Place("seal, beats, sums and checks", r"seal\.(beat1|partial1_\d+|sum[23]|wrong\d)", "D"),
     Place("output queue, written", r"seal\.output", "WR_DATA"),

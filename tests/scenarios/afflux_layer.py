@@ -22,7 +22,7 @@ from scapy.fields import (
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers
 
-__all__ = ["ABSENT", "ENGINE_PORT", "TYPES", "Afflux", "block_bytes", "blocks_of"]
+__all__ = ["ABSENT", "ENGINE_PORT", "TYPES", "Afflux", "block_bytes", "block_size", "blocks_of"]
 
 ENGINE_PORT = 4700
 ABSENT = 0xFFFFFFFF
@@ -37,6 +37,8 @@ TYPES = {
     12: "REFUSED",
 }
 BLOCK = struct.Struct("<64I")
+# Bytes of a block of partial sums, by dtype; of sums of numbers, whose opcodes are 8 and more.
+PARTIAL_BYTES = {9: 320, 12: 384, 10: 512, 11: 512, 13: 512}
 SEAL_BYTES = 4
 
 
@@ -45,7 +47,7 @@ class Afflux(Packet):
 
     name = "Afflux"
     fields_desc: ClassVar = [
-        BitField("version", 1, 4),
+        BitField("version", 2, 4),
         BitEnumField("type", 0, 4, TYPES),
         BitField("opcode", 0, 4),
         BitField("dtype", 0, 4),
@@ -71,13 +73,18 @@ def block_bytes(blocks: Mapping[int, Iterable[int]]) -> bytes:
     )
 
 
+def block_size(packet: Afflux) -> int:
+    """Return the bytes of each block of a packet."""
+    return PARTIAL_BYTES.get(packet.dtype, BLOCK.size) if packet.opcode >= 8 else BLOCK.size
+
+
 def blocks_of(packet: Afflux) -> dict[int, list[int]]:
-    """Return the blocks of a packet by lane, as signed elements. It may have a seal."""
-    payload = bytes(packet.payload)
+    """Return the blocks of a packet by lane, as signed words. It may have a seal."""
+    payload, size = bytes(packet.payload), block_size(packet)
     lanes = [lane for lane in range(16) if packet.present >> lane & 1]
-    beyond = len(payload) - BLOCK.size * len(lanes)
+    beyond = len(payload) - size * len(lanes)
     assert beyond in (0, SEAL_BYTES), "blocks and present bitmap disagree"
     return {
-        lane: list(struct.unpack_from("<64i", payload, BLOCK.size * place))
+        lane: list(struct.unpack_from(f"<{size // 4}i", payload, size * place))
         for place, lane in enumerate(lanes)
     }

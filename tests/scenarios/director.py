@@ -6,7 +6,7 @@ the performer of the actions also chooses the pace.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, TypedDict, TypeVar
@@ -65,6 +65,10 @@ T = TypeVar("T")
 Actions = Generator[Action, Any, T]
 
 JOIN, REFUSED = 2, 12
+# Of 64 bits and 32: the gateware takes no others (docs/protocol.md, section 8.6).
+PARTIAL_DTYPES = (13, 10, 11)
+# The bits that the gateware's slots keep of float32, float16 and bfloat16.
+WINDOWS = {1: 57, 2: 25, 3: 25}
 SHORT_ANSWERS = (10, 11, REFUSED)
 HEADERS_BYTES = 64
 
@@ -108,7 +112,7 @@ class Director:
         mac: str = ENGINE_MAC,
         address: str = ENGINE_ADDRESS,
         port: int = ENGINE_PORT,
-        window: int | None = None,
+        partials: Collection[int] = PARTIAL_DTYPES,
     ) -> None:
         self.golden = GoldenEngine(
             workers=workers,
@@ -118,8 +122,8 @@ class Director:
             mac=bytes.fromhex(mac.replace(":", "")),
             address=address,
             port=port,
-            numbers=window is not None,
-            window=window,
+            partials=partials,
+            windows=WINDOWS,
         )
         self.left_out = 0
         self.left_out_bytes = 0
@@ -161,7 +165,8 @@ class Director:
             answers = yield from self.each(job.joins())
             assert [answer.type for answer in answers] == [11] * job.workers
             words = [job.workers, job.lanes, job.slots, job.credit, *_group_registers(job).values()]
-            assert [answer.words for answer in answers] == [words + [0] * 8] * job.workers
+            words += [0] * 8
+            assert [answer.words for answer in answers] == [words] * job.workers
 
     def join_parent(self, job: Job) -> Actions[Afflux]:
         """Let a job join its parent; return the JOIN that went up, not answered yet."""

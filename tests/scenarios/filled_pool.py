@@ -121,7 +121,7 @@ def _frame(
 ) -> bytes:
     present = sum(1 << lane for lane in lanes)
     header = HEADER.pack(
-        *(1 << 4 | kind, 0, job, worker, slot, present, round_ % 2**32, key, 0),
+        *(2 << 4 | kind, 0, job, worker, slot, present, round_ % 2**32, key, 0),
     )
     return pack_frame(peer, Peer(_ENGINE_MAC, _packed(ENGINE_ADDRESS), port), header + body)
 

@@ -1,4 +1,4 @@
-"""Frames of workers of version 2: rounds of words and of numbers in turn (docs/protocol_2.md)."""
+"""Frames of workers: rounds of words and of numbers in turn (docs/protocol.md, section 8)."""
 
 import numpy as np
 

@@ -207,7 +207,7 @@ def wrong_results_of_the_parent(
         {"slot": leaf.slots},
         {"slot": 2**16 - 1},
         {"opcode": 4},
-        {"version": 2},
+        {"version": 1},
         *({"type": type_} for type_ in (0, 1, 3, 10, 12, 15)),
     ]
     changes += [

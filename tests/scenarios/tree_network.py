@@ -12,7 +12,7 @@ from typing import Self
 
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.golden.frames import Endpoint, GroupAddress, is_for
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 from tests.scenarios.director import Build, Director
 from tests.scenarios.golden_device import Engine
@@ -109,7 +109,6 @@ class TreeNetwork:
         checked: Whether each engine is compared with a golden twin, frame by frame.
         multicast: Whether the workers of each aggregator share a group. Aggregators with children
             have none, since a child does not learn of it.
-        numbers: Whether the workers speak version 2 (docs/protocol_2.md).
         partial_bits: w of the partial sums of float32 of workers that stand for several ranks.
 
     Attributes:
@@ -129,7 +128,6 @@ class TreeNetwork:
         links: Links,
         checked: bool = False,
         multicast: bool = False,
-        numbers: bool = False,
         partial_bits: int = 64,
     ) -> None:
         self._open_engine = open_engine
@@ -139,7 +137,7 @@ class TreeNetwork:
         self._links = links
         self._checked = checked
         self._multicast = multicast
-        self._numbers, self._partial_bits = numbers, partial_bits
+        self._partial_bits = partial_bits
         self._first_round = choose.choice([0, 2**31, 2**32 - 2, choose.getrandbits(32)])
         self._ranks = tree.ranks
         self._stack = ExitStack()
@@ -269,7 +267,6 @@ class TreeNetwork:
                 rank=rank,
                 beside=range(rank + 1, rank + ranks),
                 ranks=self._ranks,
-                numbers=self._numbers,
                 partial_bits=self._partial_bits,
                 group=GroupAddress(job.group.address, job.group.port) if job.group else None,
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from unittest.mock import patch
 
-from afflux_hdl.engine import lane_alu, merge
+from afflux_hdl.engine import lane_alu, slot_words
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
@@ -64,7 +64,7 @@ def compare_nodes(bus_bits: int) -> None:
 def find_a_bug(bus_bits: int) -> None:
     """Compare the engine with one that adds one too much; raise if no difference is found."""
     names = names_with(lane_alu, "held + arriving", "held + arriving + 1")
-    with patch.object(merge, "LaneAlu", names["LaneAlu"]):
+    with patch.object(slot_words, "LaneAlu", names["LaneAlu"]):
         library = engine_library(Parameters(bus_bits=bus_bits, **BUILDS[bus_bits]))
     try:
         with open_engine(bus_bits) as one, VerilatedEngine.from_library(library) as other:

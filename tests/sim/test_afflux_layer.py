@@ -2,12 +2,14 @@
 
 import random
 
+import numpy as np
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_hdl.contract import wire
-from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
+from afflux_sim.golden.frames import Endpoint, Packet, build_frame, parse_packet
+from afflux_sim.golden.frames import block_bytes as packet_block_bytes
 from tests.scenarios.afflux_layer import ABSENT, ENGINE_PORT, TYPES, Afflux, block_bytes, blocks_of
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
@@ -47,10 +49,12 @@ def test_constants() -> None:
 
 def draw_packet(choose: random.Random) -> Packet:
     lanes = [lane for lane in range(16) if choose.random() < 0.4]
+    opcode, dtype = choose.getrandbits(4), choose.getrandbits(4)
+    words = packet_block_bytes(opcode, dtype) // 4
     return Packet(
         type=choose.choice(list(TYPES)),
-        opcode=choose.getrandbits(4),
-        dtype=choose.getrandbits(4),
+        opcode=opcode,
+        dtype=dtype,
         job=choose.getrandbits(8),
         worker=choose.getrandbits(8),
         slot=choose.getrandbits(16),
@@ -58,7 +62,10 @@ def draw_packet(choose: random.Random) -> Packet:
         key=choose.getrandbits(64),
         operation=choose.getrandbits(16),
         words=tuple(choose.getrandbits(32) for _ in range(16)),
-        blocks={lane: as_block([choose.getrandbits(31) for _ in range(64)]) for lane in lanes},
+        blocks={
+            lane: np.array([choose.getrandbits(31) for _ in range(words)], dtype=np.int32)
+            for lane in lanes
+        },
     )
 
 

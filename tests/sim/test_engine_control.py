@@ -19,7 +19,7 @@ from tests.checks.control_checks import (
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.pace_checks import check_pace
+from tests.checks.pace_checks import check_idle, check_pace
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -131,3 +131,10 @@ def test_pace(bus_bits: int) -> None:
     """The latency of a result of every size, at both phases, and no gap in it."""
     with open_engine(bus_bits) as engine:
         check_pace(engine, BUILDS[bus_bits], bus_bits)
+
+
+@WIDTHS
+def test_idle(bus_bits: int) -> None:
+    """Not before a contribution's blocks are written."""
+    with open_engine(bus_bits) as engine:
+        check_idle(engine, BUILDS[bus_bits], bus_bits)

@@ -12,7 +12,7 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
 from afflux_hdl.engine.replicate import HEADERS
-from afflux_hdl.engine.seal import DEPTH as OUTPUT_DEPTH
+from afflux_hdl.engine.seal import DEPTH
 from afflux_sim.rtl.stimulus import NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.afflux_layer import Afflux
@@ -142,13 +142,14 @@ SHAPES = ("sparse rounds", "empty rounds", "group", "probes", "missing", "joins"
 
 LARGEST_UNITS = 1 + 2 * BUILT["lanes"]
 LARGEST_BEATS = 2 * LARGEST_UNITS + 1
-TURN_BEATS = 2 * (2 * LARGEST_UNITS - 1) + LARGEST_UNITS
+QUANTUM = 1 + 4 * BUILT["lanes"]
+TURN_BEATS = 2 * (2 * QUANTUM - 1) + QUANTUM
 """A unit is two beats, and each frame has one more, its seal: a turn of all but one unit in the
-smallest frames, and then a largest one."""
+smallest frames, and then a largest one, of partial sums in all lanes."""
 
 ANSWER_BEATS = 3
 MOST_BEATS_BEFORE = (
-    (HEADERS + 1) * LARGEST_BEATS + OUTPUT_DEPTH + (BUILT["jobs"] - 1) * TURN_BEATS + ANSWER_BEATS
+    (HEADERS + 1) * LARGEST_BEATS + 2 * DEPTH + (BUILT["jobs"] - 1) * TURN_BEATS + ANSWER_BEATS
 )
 """Most beats that leave before a result that is at the head of its job's queue: the frames for
 which there are orders, what is behind the memories, and a turn of every other job and of the short

@@ -1,19 +1,23 @@
-"""Groups and parents on the RTL, in process: the cases, and whole trees of engines."""
+"""Groups and parents on the RTL, in process: the cases, and whole trees of engines.
+
+Sums of numbers go up unrounded there, and are rounded once.
+"""
 
 import random
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pytest
 
-from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.reductions import all_reduce
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
 from tests.scenarios.director import LARGE
 from tests.scenarios.job_frames import Job
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
-from tests.support.golden_tensors import bits_of, draw
+from tests.support.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +26,14 @@ OPERATIONS = (
     ("float32", "sum", "dense"),
     ("float16", "avg", "special"),
     ("bfloat16", "max", "mixed"),
+    ("float32", "sum", "mixed"),
 )
+EVERY = [
+    (dtype, reduction, kind)
+    for dtype in DTYPES
+    for reduction in reductions(dtype)
+    for kind in KINDS
+]
 
 
 SHAPES = [(1, 1, 1), (2, 1, 2), (3, 2, 2), (8, 2, 1)]
@@ -46,12 +57,21 @@ def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
         check_case(engine, LARGE, job, TREE_CASES[name])
 
 
-def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, count: int) -> None:
+def reduce_in_tree(
+    tree: Aggregator,
+    seed: int,
+    *,
+    links: Links,
+    bus_bits: int,
+    count: int,
+    register: int = 0,
+    operations: Sequence[tuple[str, str, str]] = OPERATIONS,
+) -> None:
     """All-reduces of every encoding; every engine sends what its golden twin sends."""
     rng = np.random.default_rng(seed)
     network = TreeNetwork(
         tree,
-        partial(VerilatedEngine, bus_bits=bus_bits, **LARGE),
+        partial(VerilatedEngine, bus_bits=bus_bits, ram_output_register=register, **LARGE),
         build=LARGE,
         lanes=2,
         slots=2,
@@ -61,12 +81,12 @@ def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, 
         multicast=seed % 2 == 1,
     )
     with network:
-        for dtype, reduction, kind in OPERATIONS:
-            tensors = [draw(rng, kind, dtype, count) for _ in network.workers]
+        for dtype, reduction, kind in operations:
+            tensors = [draw(rng, kind, dtype, count) for _ in range(tree.ranks)]
             results = network.run(tensors, dtype, reduction)
             expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
-            for rank, result in enumerate(results):
-                assert (bits_of(result, dtype) == expected).all(), f"worker {rank}"
+            for worker, result in enumerate(results):
+                assert (bits_of(result, dtype) == expected).all(), f"worker {worker}"
         network.deliver_late()
         network.check()
 
@@ -75,6 +95,7 @@ TREES = {
     "two levels": Aggregator(children=(Aggregator(2), Aggregator(3))),
     "three levels": Aggregator(children=(Aggregator(children=(Aggregator(2),) * 2), Aggregator(1))),
     "workers beside children": Aggregator(1, (Aggregator(2, (Aggregator(2),)), Aggregator(1))),
+    "hosts": Aggregator(1, (Aggregator(2, worker_ranks=2),), worker_ranks=3),
 }
 
 
@@ -92,9 +113,20 @@ def test_trees(name: str, links: Links, bus_bits: int) -> None:
         reduce_in_tree(TREES[name], seed, links=links, bus_bits=bus_bits, count=400)
 
 
-@pytest.mark.parametrize("bus_bits", [512, 32])
+@pytest.mark.parametrize("bus_bits", [512, pytest.param(32, marks=pytest.mark.long)])
 def test_four_leaves_of_eight_workers(bus_bits: int) -> None:
     """Two per cent of the frames are lost on every link."""
     tree = Aggregator(children=(Aggregator(8),) * 4)
     links = Links(loss=0.02, duplication=0.01, burst=4)
-    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=600)
+    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=400)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bus_bits", "register"), [(32, 0), (512, 0), (512, 1)])
+@pytest.mark.parametrize("name", TREES)
+def test_every_operation_on_every_kind_of_tensor(name: str, bus_bits: int, register: int) -> None:
+    for seed, links in enumerate((Links(), Links(loss=0.02, duplication=0.05, burst=8))):
+        reduce_in_tree(
+            TREES[name], seed, links=links, bus_bits=bus_bits, count=300,
+            register=register, operations=EVERY,
+        )  # fmt: skip

@@ -22,7 +22,7 @@ WORKER = Peer(bytes.fromhex("020000000102"), bytes((10, 1, 2, 3)), 50001)
 
 def packed(blocks: int, checked: bool) -> bytes:
     choose = random.Random(blocks)
-    header = HEADER.pack(0x10, 0x21, 3, 4, 500, (1 << blocks) - 1, 2**31 + 5, 2**63 + 9, 77)
+    header = HEADER.pack(0x20, 0x21, 3, 4, 500, (1 << blocks) - 1, 2**31 + 5, 2**63 + 9, 77)
     return pack_frame(WORKER, ENGINE, header + choose.randbytes(64 + 256 * blocks), checked=checked)
 
 
@@ -34,7 +34,7 @@ def test_frames_are_as_scapy_builds_them(checked: bool) -> None:
     if not checked:
         udp.chksum = 0
     packet = Afflux(
-        version=1, type=0, opcode=2, dtype=1, job=3, worker=4, slot=500, present=3,
+        version=2, type=0, opcode=2, dtype=1, job=3, worker=4, slot=500, present=3,
         round=2**31 + 5, key=2**63 + 9, operation=77,
         words=[int.from_bytes(frame[at : at + 4], "little") for at in range(64, 128, 4)],
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_repair_makes_both_checksums_right() -> None:
 
 @pytest.mark.parametrize("at", [6, 13, 14, 17, 22, 24, 26, 39, 42])
 def test_a_malformed_answer_is_seen(at: int) -> None:
-    header = HEADER.pack(0x18, 0, 0, 1, 2, 1, 3, 4, 5)
+    header = HEADER.pack(0x28, 0, 0, 1, 2, 1, 3, 4, 5)
     right = sealed(pack_frame(ENGINE, WORKER, header + bytes(64 + 256), checked=False))
     assert read_answer(right, ENGINE, 4).slot == 2
     wrong = bytearray(right)

@@ -19,7 +19,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.network import run_in_order, run_unkindly
-from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.reductions import all_reduce
 from tests.support.golden_job import ENGINE, FIRST_ROUND, GROUP_KEY, JOB, KEY, new_engine, new_job
 from tests.support.golden_tensors import bits_of, draw
 

@@ -40,7 +40,7 @@ PACKET = Packet(
 def test_header_bytes_as_the_document_places_them():
     frame = build_frame(HERE, THERE, PACKET)
     assert frame[42:64].hex(" ") == (
-        "18 32 44 3f 02 01 04 80 ef cd ab 90 ef cd ab 89 67 45 23 01 dc fe"
+        "28 32 44 3f 02 01 04 80 ef cd ab 90 ef cd ab 89 67 45 23 01 dc fe"
     )
     assert frame[64:72].hex(" ") == "00 00 00 00 01 00 00 01"
     # Lane 2 comes before lane 15.
@@ -71,7 +71,7 @@ def test_parsing_undoes_building():
     parsed = parse_packet(frame)
     assert parsed.to_bytes() == PACKET.to_bytes()
     assert build_frame(HERE, THERE, parsed) == frame
-    assert (parsed.type, parsed.version, parsed.present) == (RESULT, 1, 0x8004)
+    assert (parsed.type, parsed.version, parsed.present) == (RESULT, 2, 0x8004)
 
 
 def test_short_answers_are_128_bytes():

@@ -360,7 +360,7 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("bad_type", {"type_": JOIN}),
     ("bad_type", {"type_": MISSING}),
     ("bad_type", {"type_": REFUSED}),
-    ("bad_type", {"opcode": 4}),
+    ("bad_type", {"opcode": 7}),
     ("bad_job", {"job": JOB}),
     ("bad_key", {"key": KEY}),
     ("bad_key", {"key": PARENT_KEY ^ 1 << 63}),
@@ -427,11 +427,11 @@ def test_results_are_not_taken_at_the_own_port(rig):
 
 
 def test_another_version_is_refused_at_the_parent_port_too(rig):
-    packet = replace(from_parent(JOIN, R0), version=2)
+    packet = replace(from_parent(JOIN, R0), version=1)
     join = with_udp_checksum(build_frame(PARENT.endpoint, PARENT_PORT, packet))
     (frame,) = rig.give(join)
     assert (parse_packet(frame).type, rig.change) == (REFUSED, {"bad_version": 1})
-    packet = replace(from_parent(RESULT, R0), version=2)
+    packet = replace(from_parent(RESULT, R0), version=1)
     frame = build_frame(PARENT.endpoint, PARENT_PORT, packet)
     assert_untouched(rig, lambda: rig.give(frame), "bad_version")
 

@@ -1,8 +1,7 @@
-"""Partial sums of version 2: in trees, too, sums are correctly rounded, whatever the way."""
+"""Partial sums: in trees, too, sums are correctly rounded, whatever the way."""
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -23,8 +22,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.merge import Contribution, block_of_elements, elements_of_block, reduce_lane
-from afflux_sim.golden.number_encoding import reduce_numbers
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor, reduce_numbers
 from afflux_sim.golden.state import Job, Parent, Slot, SlotVersion
 from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice
@@ -58,8 +56,7 @@ def new_tree(
     width = cycle(widths)
 
     def open_engine() -> GoldenDevice:
-        engine = partial(engine_class, numbers=True)
-        return GoldenDevice(engine_class=engine, partial_bits=next(width), **BUILD)  # type: ignore[arg-type]
+        return GoldenDevice(engine_class=engine_class, partial_bits=next(width), **BUILD)
 
     return TreeNetwork(
         tree,
@@ -70,7 +67,6 @@ def new_tree(
         choose=random.Random(seed),
         links=links,
         multicast=seed % 2 == 1,
-        numbers=True,
         partial_bits=widths[0],
     )
 
@@ -162,7 +158,7 @@ ABOVE = Endpoint(bytes([2, 0, 0, 0, 8, 1]), "10.8.0.1", 4700)
 
 def leaf_and_words() -> tuple[GoldenEngine, tuple[int, ...]]:
     """Return a leaf whose two workers have joined, and words for its second round."""
-    leaf = GoldenEngine(mac=bytes([2, 0, 0, 0, 8, 2]), address="10.8.0.2", port=4700, numbers=True)
+    leaf = GoldenEngine(mac=bytes([2, 0, 0, 0, 8, 2]), address="10.8.0.2", port=4700)
     leaf.create_job(
         0,
         key=7,

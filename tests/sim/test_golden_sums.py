@@ -1,4 +1,4 @@
-"""Version 2 of the protocol in the golden model: correctly rounded sums, whatever the way."""
+"""The golden model: correctly rounded sums, whatever the way."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ from afflux_sim.golden.merge import (
     reduce_lane,
 )
 from afflux_sim.golden.network import deliver, run_in_order, run_unkindly
-from afflux_sim.golden.number_encoding import reduce_numbers
+from afflux_sim.golden.reductions import reduce_numbers
 from afflux_sim.golden.rounding import FORMATS
 from afflux_sim.golden.sums import (
     Special,
@@ -196,8 +196,9 @@ def test_planes_of_partial_sums(dtype):
     block = block_of_elements(elements, dtype)
     assert block.size * 4 == count * width // 8
     assert elements_of_block(block, dtype) == elements
-    # The lower 32 bits of all elements come first.
-    assert block[5] == (elements[5] + 2**31) % 2**32 - 2**31
+    # Lower bits of all elements come first, as many as the numbers themselves have.
+    lower = block.view(np.uint32 if count == 64 else np.uint16)[:count]
+    assert lower.tolist() == [x % 2 ** (2048 // count) for x in elements]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -224,7 +225,7 @@ def test_a_sum_of_partial_sums_is_that_of_their_numbers(dtype):
 def test_operations_and_kinds_of_tensor(dtype, reduction, kind):
     rng = np.random.default_rng(7)
     for window in (None, 25):
-        engine, workers = new_job(workers=3, lanes=3, slots=2, numbers=True, window=window)
+        engine, workers = new_job(workers=3, lanes=3, slots=2, window=window)
         for count in (0, 1, 42, 43, 86, 128, 129, 700):
             tensors = [draw(rng, kind, dtype, count) for _ in workers]
             results = run_in_order(engine.receive, workers, tensors, dtype, reduction)
@@ -233,13 +234,13 @@ def test_operations_and_kinds_of_tensor(dtype, reduction, kind):
 
 def test_a_narrow_slot_has_blocks_brought_again():
     rng = np.random.default_rng(3)
-    engine, workers = new_job(workers=2, lanes=2, numbers=True, window=25)
+    engine, workers = new_job(workers=2, lanes=2, window=25)
     tensors = [draw(rng, "mixed", "float32", 1000) for _ in workers]
     results = run_in_order(engine.receive, workers, tensors, "float32", "sum")
     assert_all_equal(results, tensors, "float32", "sum")
     assert workers[0].operation.number == 1
     # One that holds all needs no second operation.
-    engine, workers = new_job(workers=2, lanes=2, numbers=True)
+    engine, workers = new_job(workers=2, lanes=2)
     run_in_order(engine.receive, workers, tensors, "float32", "sum")
     assert workers[0].operation.number == 0
 
@@ -249,7 +250,7 @@ def test_bad_networks(seed):
     rng = np.random.default_rng(seed)
     choose = random.Random(seed)
     window = (None, 25)[seed % 2]
-    engine, workers = new_job(workers=3, lanes=2, slots=2, numbers=True, window=window)
+    engine, workers = new_job(workers=3, lanes=2, slots=2, window=window)
     for dtype, reduction in (("float32", "sum"), ("bfloat16", "avg"), ("float16", "max")):
         tensors = [draw(rng, "mixed", dtype, 900) for _ in workers]
         results = run_unkindly(engine.receive, workers, tensors, dtype, reduction, choose=choose)
@@ -257,7 +258,7 @@ def test_bad_networks(seed):
 
 
 def test_a_worker_that_brings_other_blocks_again_is_noticed():
-    engine, workers = new_job(workers=2, lanes=2, numbers=True, window=25)
+    engine, workers = new_job(workers=2, lanes=2, window=25)
     # Integers, which 25 bits hold, but for the last block.
     tensor = np.arange(1000, dtype=np.float32)
     tensor[999] = 2.0**-30
@@ -271,16 +272,3 @@ def test_a_worker_that_brings_other_blocks_again_is_noticed():
     assert went_on == [True, True]
     exchange(engine, workers)
     assert [worker.error for worker in workers] == ["the workers' fingerprints differ"] * 2
-
-
-def test_an_engine_of_version_1_refuses_numbers():
-    engine, workers = new_job(workers=2, lanes=2, numbers=False)
-    for worker in workers:
-        worker.numbers = True
-        worker.start(np.ones(500, np.float32), "float32", "sum")
-    exchange(engine, workers)
-    # The opening round is one of words.
-    assert engine.counters["bad_type"] == 0
-    exchange(engine, workers)
-    assert engine.counters["bad_type"] == 2
-    assert [worker.joined[8:9] for worker in workers] == [(), ()]

@@ -9,7 +9,7 @@ import pytest
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Packet
-from afflux_sim.golden.numbers import Tensor, all_reduce
+from afflux_sim.golden.reductions import Tensor, all_reduce
 from afflux_sim.golden.state import Job
 from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice

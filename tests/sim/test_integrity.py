@@ -19,7 +19,7 @@ from afflux_sim.rtl.compile.toolchain import find_toolchain
 from afflux_sim.rtl.compile.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
-from tests.mutation.flip_rounds import FlipRounds, as_received, misleads
+from tests.mutation.flip_rounds import FlipRounds, Kind, as_received, is_not_summed, misleads
 from tests.mutation.flips import (
     PLACES,
     Place,
@@ -34,9 +34,19 @@ from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
 
-BUS_BITS = 64
+BUS_BITS = 32
 BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
-EACH = 16
+KINDS = (
+    # Integers: SUM, MAX.
+    Kind(0, 2),
+    Kind(1, 2),
+    # Numbers: SUM of float32, an average of float16, SUM of partial sums, MAX.
+    Kind(0x8, 2, 1),
+    Kind(0x9, 2, 2),
+    Kind(0x8, 1, 13),
+    Kind(0x4, 2, 1),
+)
+EACH = 10
 """Bits of each place; each flips in some cycles."""
 TIMES = 2
 RARELY_WRITTEN = {"sums' queue": 8, "slot state, written": 8}
@@ -51,14 +61,15 @@ class Flipping:
         self._errors = 0
         self._library = library
         self.engine = VerilatedEngine.from_library(library)
-        self.rounds = FlipRounds(self.engine, BUILT, random.Random(1))
+        self.rounds = FlipRounds(self.engine, BUILT, random.Random(1), kinds=KINDS)
 
     def outcome(self, number: int, delay: int, planted: bool = False) -> str:
         """Return what became of a flip.
 
         `masked`: nothing differs. `counted`: results are missing, and the engine has counted it.
-        `dropped`: results are missing, as their checksum is wrong. `stopped`: the engine broke a
-        rule of its ports. `taken`: a wrong result has a right checksum.
+        `dropped`: results are missing, as their checksum is wrong. `not summed`: a block comes back
+        as one that the workers bring again. `stopped`: the engine broke a rule of its ports.
+        `taken`: a wrong result has a right checksum.
         """
         try:
             self.rounds.renew(self.engine)
@@ -79,6 +90,8 @@ class Flipping:
         counted, self._errors = errors > self._errors, errors
         if any(misleads(frame, self.rounds.expected) for frame in taken):
             return "taken"
+        if any(is_not_summed(frame, self.rounds.expected) for frame in taken):
+            return "not summed"
         if self.rounds.expected <= set(taken):
             return "masked"
         return "counted" if counted else "dropped"
@@ -135,6 +148,7 @@ def test_without_the_check_flipped_results_are_taken(flipping: Flipping) -> None
     outcomes: Counter[str] = Counter()
     for place, mutant in flipping.drawn:
         if place.name.startswith("slot memory"):
-            delay = choose.randrange(2, flipping.rounds.cycles)
-            outcomes[flipping.outcome(mutant.number, delay, planted=True)] += 1
+            for _ in range(2 * TIMES):
+                delay = choose.randrange(2, flipping.rounds.cycles)
+                outcomes[flipping.outcome(mutant.number, delay, planted=True)] += 1
     assert outcomes["taken"] > 3

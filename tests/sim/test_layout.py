@@ -6,7 +6,7 @@ import pytest
 
 from afflux_hdl.contract import registers, wire
 from afflux_sim.golden import engine as golden
-from afflux_sim.golden import frames, numbers
+from afflux_sim.golden import frames
 from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
 
 HERE = Endpoint(bytes(6), "10.0.0.1", wire.PORT)
@@ -79,15 +79,6 @@ def test_other_constants():
     assert frames.ELEMENTS == wire.BLOCK_ELEMENTS
     assert frames.ABSENT == wire.ABSENT
     assert frames.EVERYONE == wire.EVERYONE
-    assert numbers.NON_FINITE == wire.NON_FINITE
-    assert numbers.NAN == wire.CLASS_NAN
-    assert numbers.PLUS_INFINITY == wire.CLASS_POSITIVE_INFINITY
-    assert numbers.MINUS_INFINITY == wire.CLASS_NEGATIVE_INFINITY
-    assert len(numbers.exact_limbs(1.0)) == wire.EXACT_WORDS
-    assert numbers.EXACT_WORDS == wire.EXACT_WORDS
-    assert numbers.EXACT_ELEMENTS == wire.EXACT_ELEMENTS
-    limit = float(2**wire.EXACT_LIMB_BITS - 1) * 2.0**-149
-    assert numbers.exact_limbs(limit)[0] == 2**wire.EXACT_LIMB_BITS - 1
     assert golden.GoldenEngine(mac=bytes(6), address="0.0.0.0", port=1).workers == wire.WORKERS_MAX
 
 

@@ -25,7 +25,8 @@ def test_lines_that_only_options_have() -> None:
             assert where in option_lines(), text
     found = {lines[where].strip() for where in option_lines()}
     assert "m.d.sync += self.send.data.eq(rows[self.send.address])" in found
-    assert "under_way = blocks1 | found[0]" in found
+    following = "following = offset + Mux(with_words | with_blocks, walks.advance, 0)"
+    assert following in found
     assert not any(
         text.startswith(("raise", "blocks2.eq", "self.o.payload.keep")) for text in found
     )

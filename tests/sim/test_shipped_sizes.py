@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 DISTINCT = {parameters: name for name, parameters in reversed(SHIPPED.items())}
 """By parameters the first that has them."""
 
-SIBLINGS = {"alveo", "ecpix5-45f", "ecpix5-85f"}
-"""As the default, with the output register that as02mc04 has too; and boards with ECP5 as others,
-the larger of which `test_mutation_sizes.py` fills as well."""
+SIBLINGS = {"alveo", "as02mc04", "ecpix5-45f", "ecpix5-85f"}
+"""As the default, with an output register; and boards with ECP5 as others, the larger of which
+`test_mutation_sizes.py` fills as well."""
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from afflux_drivers.errors import AffluxError
-from afflux_sim.golden.frames import WORDS_AT
-from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.frames import SEAL_BYTES, WORDS_AT, udp_sum
+from afflux_sim.golden.reductions import all_reduce
 from docs.generate.vectors import INDEX, write
 from tests.checks.vector_reader import Vector, check_capture, read_vectors
 from tests.checks.vector_replay import replay_to_engine, replay_to_workers
@@ -18,7 +18,7 @@ from tests.support.checkout import ROOT
 
 FOLDER = ROOT / "docs" / "vectors"
 VECTORS = {vector.about["name"]: vector for vector in read_vectors(FOLDER)}
-MOST_BYTES = 200_000
+MOST_BYTES = 240_000
 STORAGE = {"int32": "<i4", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 
 # Every check that a vector has to pass.
@@ -129,6 +129,31 @@ def test_a_changed_result_is_found(name):
         digits = about["operations"][number]["result"]
         about["operations"][number]["result"] = f"{int(digits[0], 16) ^ 1:x}{digits[1:]}"
         assert fails(dataclasses.replace(vector, about=about))
+
+
+@pytest.mark.parametrize("name", ["sums", "narrow_types", "maximum_and_minimum", "leaf"])
+def test_a_reader_of_the_page_alone_finds_a_changed_number(name):
+    """In the last one of every result, and of every partial sum that goes up."""
+    vector = VECTORS[name]
+    found = 0
+    for number, frame in enumerate(vector.frames, 1):
+        up = vector.goes_up(frame)
+        kind = "DATA" if vector.goes_to_parent(frame) else "RESULT"
+        if frame[43] < 0x40 or up or TYPES[vector_type(frame)] != kind or len(frame) < 388:
+            continue
+        at = len(frame) - SEAL_BYTES - 2
+        frames = [*vector.frames]
+        frames[number - 1] = resealed(frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :])
+        with pytest.raises(AssertionError, match=r"sum|rounded|extreme"):
+            check_capture(dataclasses.replace(vector, frames=frames))
+        found += 1
+    assert found
+
+
+def resealed(frame: bytes) -> bytes:
+    """Return a frame whose seal fits what is before it."""
+    blank = frame[:-2] + bytes(2)
+    return blank[:-2] + (udp_sum(blank) ^ 0xFFFF).to_bytes(2, "big")
 
 
 def test_an_index_of_another_format_is_refused(tmp_path):

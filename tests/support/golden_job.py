@@ -16,15 +16,13 @@ FIRST_ROUND = 2**32 - 2
 def new_engine(
     engine_class: type[GoldenEngine] = GoldenEngine,
     *,
-    numbers: bool = False,
     window: int | None = None,
 ) -> GoldenEngine:
     return engine_class(
         mac=ENGINE.mac,
         address=ENGINE.address,
         port=ENGINE.port,
-        numbers=numbers,
-        window=window,
+        windows={} if window is None else dict.fromkeys((1, 2, 3), window),
     )
 
 
@@ -36,10 +34,9 @@ def new_job(
     first_round: int = FIRST_ROUND,
     engine_class: type[GoldenEngine] = GoldenEngine,
     group: GroupAddress | None = None,
-    numbers: bool = False,
     window: int | None = None,
 ) -> tuple[GoldenEngine, list[GoldenWorker]]:
-    engine = new_engine(engine_class, numbers=numbers, window=window)
+    engine = new_engine(engine_class, window=window)
     engine.create_job(
         JOB,
         key=KEY,
@@ -60,7 +57,6 @@ def new_job(
         round=first_round,
         lanes=lanes,
         slots=slots,
-        numbers=numbers,
         group=group,
     )
     join_all(engine.receive, members)

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 
 DTYPES = ("int32", "float32", "float16", "bfloat16")
 KINDS = ("dense", "sparse", "zeros", "special", "huge", "tiny", "mixed")
@@ -43,7 +43,8 @@ def draw(rng: np.random.Generator, kind: str, dtype: str, count: int) -> Tensor:
     largest = 60000.0 if dtype == "float16" else 3e38
     smallest = 2.0**-24 if dtype == "float16" else 2.0**-133
     if kind == "sparse":
-        x *= np.repeat(rng.random(count // 64 + 1) < 0.15, 64)[:count]
+        # Not by a product: half the zeros would be -0, which is a number.
+        x = np.where(np.repeat(rng.random(count // 64 + 1) < 0.15, 64)[:count], x, 0.0)
     elif kind == "zeros":
         x = np.where(rng.random(count) < 0.5, 0.0, -0.0)
     elif kind == "special":

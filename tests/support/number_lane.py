@@ -11,6 +11,7 @@ from typing import Any
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.sim import Simulator
 
+from afflux_hdl.lib import residue
 from afflux_hdl.numbers.accumulate import Accumulate
 from afflux_hdl.numbers.align import Align
 from afflux_hdl.numbers.formats import GUARD_BITS, Fixed, Format
@@ -88,7 +89,7 @@ class NumberLane(Elaboratable):
             align.dtype.eq(self.dtype),
             align.exponent.eq(self.exponent),
             self.result.eq(round_.word),
-            self.wrong.eq(round_.wrong),
+            self.wrong.eq(round_.wrong | ~residue.fits(m, round_.word, round_.check)),
         ]
         beside = Cat(self.first, self.dtype, self.exponent, self.scale, self.all_present)
         for n in range(ALIGN_CYCLES + ACCUMULATE_CYCLES):

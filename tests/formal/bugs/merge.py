@@ -41,8 +41,7 @@ def words_written_a_cycle_late(m: Module, merge: Merge) -> None:
 
 def arriving_does_not_wait(m: Module, merge: Merge) -> None:
     """Take what arrives before the slot memory answers, which has an output register."""
-    with m.If(merge.blocks1):
-        m.d.sync += merge.arriving2.eq(merge.receive.data)
+    m.d.comb += merge.blocks.words.eq(merge.receive.data)
 
 
 def buffer_addressed_late(m: Module, merge: Merge) -> None:
@@ -62,5 +61,4 @@ def words_of_another_slot(m: Module, merge: Merge) -> None:
 
 def idle_too_early(m: Module, merge: Merge) -> None:
     """Although a block is to be written."""
-    under_way = merge.under_way | merge.blocks2
-    m.d.comb += merge.idle.eq(merge.fsm.ongoing("TAKE") & ~merge.i.valid & ~under_way)
+    m.d.comb += merge.idle.eq(merge.fsm.ongoing("TAKE") & ~merge.i.valid & ~merge.under_way)

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module
 
-from afflux_hdl.engine.seal import DEPTH, MARGIN
 from afflux_hdl.engine.transmit import Transmit
 
 PART = Transmit
@@ -57,9 +56,3 @@ def words_do_not_wait(m: Module, transmit: Transmit) -> None:
 
 def words_do_not_wait_for_their_register(m: Module, transmit: Transmit) -> None:
     m.d.sync += transmit.found_words.eq(transmit.read_words.data)
-
-
-def too_little_room(m: Module, transmit: Transmit) -> None:
-    """For what is in flight."""
-    with m.If(~transmit.phase):
-        m.d.sync += transmit.room.eq((transmit.seal.level <= DEPTH - MARGIN + 4) | transmit.discard)

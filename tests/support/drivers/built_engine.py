@@ -41,7 +41,7 @@ def build(bug: Bug | None = None) -> ctypes.CDLL:
         # Written aside, as another test process may do the same.
         aside = folder / f"engine.{os.getpid()}.so"
         options = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{folder}", f"-I{SOURCES}"]
-        archives = [str(OBJECTS / f"lib{part}.a") for part in ("sums", "codec")]
+        archives = [str(OBJECTS / f"lib{part}.a") for part in ("sums", "arithmetic")]
         subprocess.run([compiler(), *options, "-o", str(aside), str(whole), *archives], check=True)
         aside.rename(library)
     found = ctypes.CDLL(str(library))
@@ -69,10 +69,9 @@ class BuiltEngine:
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
-        numbers: bool = False,
     ) -> None:
         self._library = library
-        self._handle = library.engine_new(workers, lanes, jobs, slots, numbers)
+        self._handle = library.engine_new(workers, lanes, jobs, slots)
         self._check(ValueError)
 
     def __del__(self) -> None:

@@ -43,7 +43,10 @@ def build(name: str, bug: Bug | None) -> Path:
     # In the order of what uses what.
     ours = [
         "costs",
+        "hosts",
+        "streams",
         "shared",
+        "collectives",
         "worker",
         "c_api",
         "aggregator",
@@ -51,7 +54,7 @@ def build(name: str, bug: Bug | None) -> Path:
         "engine",
         "packet",
         "sums",
-        "codec",
+        "arithmetic",
         "narrow",
         "rows",
         "selection",

@@ -3,7 +3,7 @@
 import ctypes
 from typing import Any
 
-from afflux_drivers.shared.request import SharedCall
+from afflux_drivers.collectives.call import GroupCall
 from afflux_drivers.worker.request import WorkerCall
 
 __all__ = ["CCalls"]
@@ -69,11 +69,11 @@ class CCalls:
         pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
         self._capsule = capsule
         self._calls = _Calls.from_address(pointer(capsule, b"afflux.calls"))
-        assert self._calls.version == 2
+        assert self._calls.version == 3
         assert self._calls.size == ctypes.sizeof(_Calls)
 
     def run(
-        self, call: SharedCall | WorkerCall, output: int, timeout_s: float
+        self, call: GroupCall | WorkerCall, output: int, timeout_s: float
     ) -> tuple[int, int, str]:
         """Do a collective in place: the status, the operation's number and the text."""
         outputs = (ctypes.c_void_p * 1)(output)

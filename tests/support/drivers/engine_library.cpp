@@ -41,9 +41,8 @@ const char* engine_problem() {
     return problem.c_str();
 }
 
-Handle* engine_new(unsigned workers, unsigned lanes, unsigned jobs, unsigned slots,
-                   unsigned numbers) {
-    const Limits limits{workers, lanes, jobs, slots, numbers != 0};
+Handle* engine_new(unsigned workers, unsigned lanes, unsigned jobs, unsigned slots) {
+    const Limits limits{workers, lanes, jobs, slots};
     return guarded([&] { return new Handle{SoftEngine(limits), {}}; });
 }
 

@@ -26,7 +26,7 @@ def register_image(values: dict[str, int] | None = None) -> bytes:
     image = bytearray(0x1000)
     everything = {
         "identity": registers.IDENTITY,
-        "protocol": 1,
+        "protocol": 2,
         "build_workers": 64,
         "build_lanes": 16,
         "build_jobs": 8,

@@ -1,4 +1,4 @@
-"""Operations of a virtual job, compared to the bit with the golden numbers."""
+"""Operations of a virtual job, compared to the bit with the golden model."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim.golden import numbers
+from afflux_sim.golden.reductions import all_reduce
 from tests.support.drivers.tensors import bits_of, name
 from tests.support.drivers.virtual_job import Fate, VirtualJob, VirtualNetwork, counters_of
 
 
 def expected(tensors: Sequence[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
-    return numbers.all_reduce(tensors, name(dtype), reduction.value)
+    return all_reduce(tensors, name(dtype), reduction.value)
 
 
 def assert_same_bits(results: Sequence[np.ndarray], want: np.ndarray) -> None:

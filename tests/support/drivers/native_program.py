@@ -27,19 +27,19 @@ ARGUMENTS = ("1", "24")
 LIMIT_S = 300
 
 PARTS = {
-    "shared": ("shared", "sums", "codec", "c_api"),
+    "shared": ("shared", "collectives", "sums", "arithmetic", "c_api"),
     "aggregator": ("aggregator", "engine", "datagrams", "packet"),
     "engine": ("engine", "packet"),
     "datagrams": ("datagrams",),
     "narrow": ("narrow",),
     "rows": ("rows",),
     "selection": ("selection",),
-    "sums": ("sums", "codec"),
-    "worker": ("worker", "engine", "datagrams", "packet", "codec", "c_api"),
+    "sums": ("sums", "arithmetic"),
+    "worker": ("worker", "engine", "datagrams", "packet", "arithmetic", "c_api"),
 }
 """Libraries by the first word of a program's name: what it tests, and what that stands on."""
 
-UNSANITIZED = ("codec",)
+UNSANITIZED = ("arithmetic",)
 """It has neither threads nor atomics, and takes long to compile."""
 
 
@@ -82,7 +82,7 @@ def passes(
         bug: The bug.
         program: Name of the program, whose first word is what it tests.
         sanitized: Whether the program and what it tests are compiled with the thread sanitizer, but
-            for the codec.
+            for the arithmetic.
         runs: How often it is run; it passes if it does each time.
         kernels: Options with which the kernels of what it tests are compiled again, with the bug in
             one of their headers.

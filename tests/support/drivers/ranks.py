@@ -46,7 +46,6 @@ class Ranks:
         loss: float = 0.0,
         peer_timeout_s: float = 10.0,
         seed: int = 1,
-        numbers: bool = False,
     ) -> None:
         self.workers = [
             Worker(
@@ -54,7 +53,6 @@ class Ranks:
                 rank,
                 loss=LossSwitch(loss, seed, rank),
                 peer_timeout_s=peer_timeout_s,
-                numbers=numbers,
             )
             for rank in range(tickets[0].workers)
         ]

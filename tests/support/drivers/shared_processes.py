@@ -15,8 +15,8 @@ import numpy as np
 from afflux_drivers import _native
 from afflux_drivers.c_api import Collective, Status
 from afflux_drivers.collective import Reduction
+from afflux_drivers.collectives.call import GroupCall
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.shared.request import SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
 from tests.support.drivers.c_api import CCalls
@@ -34,13 +34,13 @@ class Rank:
         self.fingerprint = 0
         self.called: Any = None
 
-    def attach(self, path: str, rank: int, ranks: int, numbers: bool) -> None:
+    def attach(self, path: str, rank: int, ranks: int) -> None:
         """Join a group, whose memfd another process has open."""
         self.memory = None
         if self.group is not None:
             self.group.close()
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self.group = _native.SharedGroup(descriptor, rank, ranks, numbers=numbers)
+        self.group = _native.SharedGroup(descriptor, rank, ranks)
         self.fingerprint = 0
 
     def allocate(self, offset: int, size: int) -> None:
@@ -70,7 +70,7 @@ class Rank:
             deadline = time.monotonic() + _PATIENCE_S
             while not self.group.advance(1.0):
                 assert time.monotonic() < deadline, f"waits for {self.group.missing()}"
-        except _native.SharedFailed as error:
+        except _native.GroupFailed as error:
             return tensor, type(error).__name__, str(error)
         return tensor, "", ""
 
@@ -81,15 +81,15 @@ class Rank:
         result, _, text = self.reduce(ones, dtype, reduction)
         return bool((result == self.group.ranks).all()), text
 
-    def attach_worker(self, path: str, rank: int, ranks: int, numbers: bool) -> None:
+    def attach_worker(self, path: str, rank: int, ranks: int) -> None:
         """Join a group as a `SharedWorker`."""
         self.close()
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self.group = SharedWorker(descriptor, rank, ranks, numbers=numbers)
+        self.group = SharedWorker(descriptor, rank, ranks)
 
     def collective(
         self,
-        call: SharedCall,
+        call: GroupCall,
         given: np.ndarray | None,
         *,
         parts: bool = False,
@@ -127,7 +127,7 @@ class Rank:
             return got, type(error).__name__, str(error)
         return got, "", ""
 
-    def run_through_calls(self, call: SharedCall, first_s: float = 60.0) -> int:
+    def run_through_calls(self, call: GroupCall, first_s: float = 60.0) -> int:
         """All-reduce four int64 ones as another library does; return the first status."""
         ones = np.ones(4, np.int64)
         status, operation, text = CCalls(self.group.calls()).run(call, ones.ctypes.data, first_s)
@@ -147,7 +147,7 @@ class Rank:
             error = raised
         return ones.tolist(), type(error).__name__ if error else "", str(error or "")
 
-    def close_and_call(self, call: SharedCall) -> tuple[int, str]:
+    def close_and_call(self, call: GroupCall) -> tuple[int, str]:
         """Use the calls of a group that is closed."""
         calls = CCalls(self.group.calls())
         self.group.close()
@@ -261,7 +261,6 @@ class Processes:
         batch_bytes: int = 0,
         reachable: int = 0,
         attach: str = "attach",
-        numbers: bool = False,
     ) -> Iterator[int]:
         """Yield the memfd of a group of the first `ranks` processes, as long as the context."""
         memfd = os.memfd_create("afflux-test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
@@ -269,7 +268,7 @@ class Processes:
             _native.initialise_segment(memfd, ranks, small_bytes, batch_bytes)
             path = f"/proc/{os.getpid()}/fd/{memfd}"
             for rank in range(ranks):
-                self.start(rank, attach, path, rank, ranks, numbers)
+                self.start(rank, attach, path, rank, ranks)
             for rank in range(ranks):
                 self.answer(rank)
             if reachable:

@@ -68,7 +68,8 @@ def gaussian(
     blocks = -(-count // 64)
     values = generator.standard_normal((blocks, 64))
     values *= np.exp2(generator.integers(-8, 5, (blocks, 1)))
-    values *= generator.random((blocks, 1)) < density
+    # Not by a product: half the zeros would be -0, which is a number.
+    values = np.where(generator.random((blocks, 1)) < density, values, 0.0)
     return as_dtype(values.reshape(-1)[:count], dtype)
 
 

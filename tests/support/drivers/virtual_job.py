@@ -263,12 +263,11 @@ class VirtualNetwork:
         receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
         late_s: Mapping[int, float] | None = None,
         in_place: bool = False,
-        numbers: bool = False,
         hosts: Sequence[HostPiece] = (),
     ) -> list[np.ndarray]:
         """One operation at all ranks. Packets that `fates` does not reach are delivered at once.
 
-        With `numbers` it is one of version 2; those follow that bring blocks again. `hosts` are the
+        Those follow that bring blocks again. `hosts` are the
         contributions of ranks beside those of the sessions, for each.
 
         A rank in `late_s` calls the operation so many virtual seconds after the others. In place,
@@ -289,7 +288,6 @@ class VirtualNetwork:
                 tensor.shape,
                 result=tensor.reshape(-1) if in_place else None,
                 host=host,
-                numbers=numbers,
             )
             for session, tensor, host in zip(self.sessions, tensors, hosts, strict=True)
         ]

@@ -39,7 +39,6 @@ class FakeReducer:
     tickets: tuple[JobTicket, ...] = ()
     topology = Topology("fake", "a test")
     notices_ends = True
-    timed = False
     holds = False
     native = None
 

@@ -40,14 +40,13 @@ class LocalSums(Sums):
     def __init__(self, group: LocalGroup, rank: int) -> None:
         self.rank = rank
         self.size = group.size
-        self.columns_shared = group.way is Way.SHARDS
-        self.timed = False
+        self.columns_shared = group.way is Way.STREAMS
         self._group = group
 
     def way(self, dtype: torch.dtype, reduction: str) -> Way:
         return self._group.way
 
-    def capacity(self, elements: int) -> int:
+    def capacity(self, elements: int, element_bytes: int = 4) -> int:
         return elements + 3
 
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
