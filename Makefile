@@ -152,7 +152,7 @@ bench-engine: $(SETUP) ## rates, stalls and latencies of the gateware, into buil
 .PHONY: bench-host
 bench-host: $(ADAPTER) ## speed between ranks of this host, beside Gloo, into build/bench/host.json
 	@mkdir -p build/bench
-	$(PY) -m benchmarks.ranks.codec
+	$(PY) -m benchmarks.ranks.packets
 	$(PY) -m benchmarks.ranks $(BENCH_ARGS)
 
 .PHONY: bench-network

@@ -121,7 +121,7 @@ def _run(
                 **ports,
             )
         )
-        if "udp" in contenders:
+        if {"udp", "udp_host"} & {*contenders}:
             address, process = held.enter_context(
                 aggregator(network.aggregator, default_buffers=setup.default_buffers)
             )
@@ -178,7 +178,7 @@ def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[
         row["limit_s"] = limit_s(setup, case, topology)
         if "seconds" in ours:
             row["engine"] = ours.get("engine", "")
-            if topology == "udp":
+            if topology in ("udp", "udp_host"):
                 row["aggregator_cpu_s"] = ours.get("watched_cpu_s", 0.0)
             for name in ("gloo", "mpi", *setup.beside):
                 if "seconds" in found.get(name, {}):

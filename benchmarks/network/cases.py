@@ -67,10 +67,11 @@ class Case:
     Attributes:
         name: Value of "case" in rows.
         title: Its name in tables.
-        bytes: Size of each rank's float32 tensor, or of the step's embedding.
+        bytes: Size of each rank's tensor, or of the step's embedding.
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
+        dtype: Of the tensor of an all-reduce.
         kind: "all_reduce"; "step", a step of training; or that of a workload.
         wanted: Times as fast as Gloo, by topology.
         wanted_beside: Times as fast as other contenders, by their names, whoever sums.
@@ -81,6 +82,7 @@ class Case:
     bytes: int
     density: float = 1.0
     overlap: str = "random"
+    dtype: str = "float32"
     kind: str = "all_reduce"
     wanted: Mapping[str, float] = field(default_factory=dict)
     wanted_beside: Mapping[str, float] = field(default_factory=dict)
@@ -175,6 +177,12 @@ PLANS = (
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
     ),
+    Plan(
+        Setup("two_pairs", "1 Gbit/s, 2 hosts of 2 ranks", hosts=2, ranks_per_host=2,
+              topologies=("udp", "udp_host")),
+        (Case("float32", "25 MiB of float32", 25 * MIB),
+         Case("bfloat16", "25 MiB of bfloat16", 25 * MIB, dtype="bfloat16")),
+    ),
     # The cost of loss shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
     Plan(_lossy("loss_0.1%", "1 Gbit/s, 0.1 % loss", 0.001, 0.8), (_DENSE,)),
@@ -204,8 +212,8 @@ PLANS = (
         (_DENSE, _ONE_PERCENT),
     ),
     Plan(
-        Setup("interfaces", "2 interfaces of 1 Gbit/s", links=2, topologies=("shards", "two")),
-        (Case("dense", "16 MiB dense", 16 * MIB, wanted={"shards": 0.92, "two": 1.8}),
+        Setup("interfaces", "2 interfaces of 1 Gbit/s", links=2, topologies=("streams", "two")),
+        (Case("dense", "16 MiB dense", 16 * MIB, wanted={"streams": 0.92, "two": 1.8}),
          _ONE_PERCENT),
     ),
     Plan(

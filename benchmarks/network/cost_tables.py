@@ -15,9 +15,12 @@ __all__ = ["BETWEEN_HOSTS", "TABLES", "text_tables"]
 
 BETWEEN_HOSTS = (
     "drivers/native/aggregator",
-    "drivers/native/codec",
+    "drivers/native/arithmetic",
+    "drivers/native/collectives",
     "drivers/native/datagrams",
     "drivers/native/engine",
+    "drivers/native/hosts",
+    "drivers/native/streams",
     "drivers/native/worker",
 )
 """The code on which every figure between hosts depends."""

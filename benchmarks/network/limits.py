@@ -74,15 +74,16 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
     Args:
         setup: The network.
         case: The tensor.
-        topology: "udp": one aggregator with a port of its own; "soft": one beside rank 0; else a
-            share of the columns is summed at each host; "two": likewise, on all of its links.
+        topology: "udp", "udp_host": one aggregator with a port of its own; "soft": one beside rank
+            0; else each host sums a share of the blocks; "two": likewise, on all of its
+            links.
     """
     if setup.gbit is None or case.bytes < LONG_BYTES or case.kind != "all_reduce":
         return 0.0
     streams = _Streams.of(setup, case)
     busier = max(streams.sent, streams.received)
     hosts = setup.hosts
-    if topology == "udp":
+    if topology in ("udp", "udp_host"):
         times = [busier / setup.gbit]
         if setup.aggregator_gbit is not None:
             times.append(hosts * busier / setup.aggregator_gbit)

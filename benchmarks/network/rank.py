@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,7 @@ from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
 from benchmarks.network.embedding import alone_side, step_side
 from benchmarks.network.mpi import place_from_mpi
-from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
+from benchmarks.network.topologies import ROUNDINGS, TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
 from benchmarks.network.workloads import WORKLOADS
 from benchmarks.report.sides import Side
@@ -73,16 +74,17 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         return step_side(session.group(name), *place)
     if case.kind in WORKLOADS:
         return WORKLOADS[case.kind].side(session, case, name)
+    dtype = getattr(torch, case.dtype)
     contender: contenders.Contender
     if name == "mpi":
-        contender = contenders.Mpi(session.ranks, torch.float32)
+        contender = contenders.Mpi(session.ranks, dtype)
     elif name == "gloo":
         contender = contenders.Gloo(session.group(name))
     else:
         contender = contenders.Afflux(session.group(name), reachable=False)
     full = case.overlap == "full"
-    count = max(1, case.bytes // 4)
-    numbers = (count, torch.float32, session.ranks, case.density, 0, full)
+    count = max(1, case.bytes // dtype.itemsize)
+    numbers = (count, dtype, session.ranks, case.density, 0, full)
     trial = prepare(
         COLLECTIVES["all_reduce"], contender, Inputs(*numbers), "sum", session.rank, in_place=True
     )
@@ -91,17 +93,31 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
     if count <= 1 << 20:
         share = _Share(*numbers)
 
+    figures: dict[str, float] = {}
+
     def wrong() -> int:
         trial.restore()
         before = session.gloo_calls(name)
+        moved = _port_bytes()
         trial.call()
+        figures["port_bytes"] = float(_port_bytes() - moved)
+        rounded_once = contender.of_engine and name not in ROUNDINGS
         # With AFFLUX_AGGREGATOR=auto the sum may be Gloo's.
-        of_engine = contender.of_engine and session.gloo_calls(name) == before
+        of_engine = rounded_once and session.gloo_calls(name) == before
         found = wrong_elements(trial.result, share, "sum", of_engine)
         mark = zlib.crc32(trial.result.view(torch.uint8).numpy().data)
         return found if all_same(session, mark) else max(found, 1)
 
-    return Side(trial.call, wrong, trial.restore, trial.batch)
+    return Side(trial.call, wrong, trial.restore, trial.batch, figures=lambda: figures)
+
+
+def _port_bytes() -> int:
+    """Return the bytes that have passed this host's interfaces, both ways."""
+    lines = Path("/proc/net/dev").read_text(encoding="ascii").splitlines()[2:]
+    counts = {
+        name.strip(): text.split() for name, _, text in (each.partition(":") for each in lines)
+    }
+    return sum(int(each[0]) + int(each[8]) for name, each in counts.items() if name != "lo")
 
 
 def _as_json(session: NetworkSession, found: dict[str, Measured]) -> dict[str, object]:

@@ -20,9 +20,10 @@ __all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table"]
 NAMES = {
     "auto": "no address given",
     "udp": "aggregator",
+    "udp_host": "aggregator, rounded by host",
     "soft": "beside rank 0",
-    "shards": "shards at one interface",
-    "two": "shards at two interfaces",
+    "streams": "streams at one interface",
+    "two": "streams at two interfaces",
 }
 """Of topologies, in tables."""
 

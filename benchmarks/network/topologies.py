@@ -10,19 +10,23 @@ import torch.distributed as dist
 import afflux
 from benchmarks.report.control import Control
 
-__all__ = ["INTERFACES", "TOPOLOGIES", "NetworkSession"]
+__all__ = ["INTERFACES", "ROUNDINGS", "TOPOLOGIES", "NetworkSession"]
 
 TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
     "udp": "udp://{aggregator}",
+    "udp_host": "udp://{aggregator}",
     "soft": "soft://",
-    "shards": "shards://",
-    "two": "shards://",
+    "streams": "streams://",
+    "two": "streams://",
 }
 """AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
 
 INTERFACES: Mapping[str, str] = {"two": "eth0,eth1"}
 """AFFLUX_INTERFACE of topologies that have one; without it the first interface counts."""
+
+ROUNDINGS: Mapping[str, str] = {"udp_host": "host"}
+"""AFFLUX_ROUNDING of topologies whose sums are not exact."""
 
 _TIMEOUT_S = 60.0
 
@@ -47,7 +51,11 @@ class NetworkSession(Control):
                 self._made[backend] = dist.new_group(backend="gloo", timeout=timeout)
             else:
                 url = TOPOLOGIES[backend].format(aggregator=self._aggregator)
-                options = afflux.Options(aggregator=url, interface=INTERFACES.get(backend))
+                options = afflux.Options(
+                    aggregator=url,
+                    interface=INTERFACES.get(backend),
+                    rounding=ROUNDINGS.get(backend),
+                )
                 self._made[backend] = dist.new_group(
                     backend="afflux", timeout=timeout, pg_options=options
                 )

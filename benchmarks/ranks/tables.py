@@ -94,7 +94,7 @@ def _steps(rows: list[Row]) -> str:
     )
 
 
-def _codec(rows: list[Row]) -> str:
+def _packets(rows: list[Row]) -> str:
     header = ["way", "type", "instructions", "GB/s", "of memcpy"]
     return document.markdown(
         header,
@@ -103,7 +103,7 @@ def _codec(rows: list[Row]) -> str:
                 row["what"],
                 row["dtype"],
                 row["instruction_set"],
-                f"{row['moved'] / row['codec_cpu_s'] / 1e9:.2f}",
+                f"{row['moved'] / row['packets_cpu_s'] / 1e9:.2f}",
                 f"{row['cpu_ratio']:.2f}",
             ]
             for row in rows
@@ -121,7 +121,7 @@ def _is_step(row: Row) -> bool:
 TABLES: document.Tables = {
     "speed": Table("host", _speed, MEASURED, lambda row: not _is_step(row)),
     "ddp_step": Table("host", _steps, MEASURED, _is_step),
-    "codec": Table("codec", _codec, ("drivers/native/codec", "drivers/native/packet")),
+    "packets": Table("packets", _packets, ("drivers/native/worker", "drivers/native/packet")),
     **FAMILY_TABLES,
 }
 

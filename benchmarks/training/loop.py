@@ -1,4 +1,4 @@
-"""The whole path of a dense all-reduce: torch, codec, UDP, an engine in the loop, and back.
+"""The whole path of a dense all-reduce: torch, UDP, an engine in the loop, and back.
 
 Four processes on this machine. "per worker" is each rank's tensor divided by the time; beside it
 algbw and busbw as nccl-tests define them (busbw = algbw · 2(n−1)/n counts what a ring would move,

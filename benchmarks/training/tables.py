@@ -1,27 +1,19 @@
-"""Tables of the engine in a training loop, of errors, and of bytes on the wire.
+"""Tables of the engine in a training loop, and of bytes on the wire.
 
 `python -m benchmarks.training.tables build/bench/engine.json docs/benchmarks.md` renews the text
 between `<!-- training figures: NAME -->` and `<!-- end figures -->` there.
 """
 
 import sys
-from collections.abc import Iterator
 
 from afflux.commands.bench.registry import Row
 from benchmarks.report import document
 from benchmarks.report.document import Table
-from benchmarks.training import accuracy, loop, wire_bytes
+from benchmarks.training import loop, wire_bytes
 
 __all__ = ["TABLES", "main"]
 
 _ENGINES = {"rtl": "rtl, 512 bits", "soft": "soft", "gloo": "Gloo"}
-
-_DATA = {
-    "gradients": "gradients of the digits model",
-    "gaussian": "Gaussian",
-    "log-normal, sigma 3": "log-normal, σ = 3",
-    "one outlier a block": "one huge outlier in each block",
-}
 
 
 def _loop(rows: list[Row]) -> str:
@@ -44,26 +36,6 @@ def _loop(rows: list[Row]) -> str:
     )
 
 
-def _accuracy(rows: list[Row]) -> str:
-    header = ["data", "workers", "RMS ratio", "largest-error ratio", "no worse"]
-    return document.markdown([*header, "RMS ratio, smaller half"], _errors(rows))
-
-
-def _errors(rows: list[Row]) -> Iterator[list[str]]:
-    for name, title in _DATA.items():
-        of_data = [row for row in rows if row["data"] == name]
-        for at, row in enumerate(of_data):
-            smaller = row["rms_ratio_smaller_half"]
-            yield [
-                "" if at else title,
-                str(row["workers"]),
-                f"{row['rms_ratio']:.2f}",
-                f"{row['max_ratio']:.2f}",
-                f"{100 * row['share_no_worse']:.0f} %",
-                f"{smaller:.2f}" if smaller < 100 else f"{smaller:,.0f}",
-            ]
-
-
 def _wire_bytes(rows: list[Row]) -> str:
     names = ["sent", "received", "least_sent", "least_received"]
     return document.markdown(
@@ -75,12 +47,11 @@ def _wire_bytes(rows: list[Row]) -> str:
     )
 
 
-_SOFT = ("drivers/native/codec", "drivers/native/engine", "drivers/native/worker")
+_SOFT = ("drivers/native/arithmetic", "drivers/native/engine", "drivers/native/worker")
 _ENGINE = ("hdl/afflux_hdl/engine", "sim/afflux_sim/rtl")
 
 TABLES: document.Tables = {
     "loop": Table(loop.NAME, _loop, (*_SOFT, *_ENGINE)),
-    "accuracy": Table(accuracy.NAME, _accuracy, _SOFT),
     "wire_bytes": Table(wire_bytes.NAME, _wire_bytes, _SOFT),
 }
 

@@ -5,15 +5,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, GroupAddress
+from afflux_sim.golden.frames import DTYPES, Endpoint, GroupAddress
 from afflux_sim.golden.network import deliver, make_workers
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.state import Parent
 from afflux_sim.golden.worker import GoldenWorker
 
-__all__ = ["ENGINE", "Conversation", "Job"]
+__all__ = ["ENGINE", "Conversation", "Job", "golden_engine"]
 
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
+
+# Bits that it keeps of a sum, by dtype, as an engine does whose slots have 64 for a word.
+WINDOWS = {DTYPES["float32"]: 57, DTYPES["float16"]: 25, DTYPES["bfloat16"]: 25}
+
+
+def golden_engine(at: Endpoint) -> GoldenEngine:
+    """Return an aggregator of the vectors."""
+    return GoldenEngine(windows=WINDOWS, mac=at.mac, address=at.address, port=at.port)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,9 @@ class Conversation:
 
     def __post_init__(self) -> None:
         job = self.job
-        self.engine = GoldenEngine(mac=ENGINE.mac, address=ENGINE.address, port=ENGINE.port)
+        # Of the operation that began last; those that bring blocks again follow it.
+        self._number = 0
+        self.engine = golden_engine(ENGINE)
         self.engine.create_job(
             job.number,
             key=job.key,
@@ -139,13 +149,27 @@ class Conversation:
         """Begin an operation at all workers."""
         for worker, tensor in zip(self.workers, tensors, strict=True):
             worker.start(tensor, dtype, reduction)
+        self._began()
+
+    def begin_calls(self, calls: Sequence[tuple[Tensor, str, str]]) -> None:
+        """Begin what each worker calls."""
+        for worker, call in zip(self.workers, calls, strict=True):
+            worker.start(*call)
+        self._began()
+
+    def _began(self) -> None:
+        operation = self.workers[0].operation
+        assert operation is not None
+        self._number = operation.number
 
     def play(self) -> None:
         """Play rounds over a network that loses nothing, until no worker sends any more."""
         while True:
             frames = [frame for worker in self.workers for frame in worker.frames_to_send()]
             if not frames:
-                return
+                went_on = [worker.go_on() for worker in self.workers]
+                if not any(went_on):
+                    return
             for frame in frames:
                 self.send(frame)
 
@@ -156,7 +180,7 @@ class Conversation:
             raise AssertionError(f"{self.name}: the workers' results differ")
         self.operations.append(
             {
-                "number": len(self.operations),
+                "number": self._number,
                 "reduction": reduction,
                 "dtype": dtype,
                 "shape": list(tensors[0].shape),
@@ -171,7 +195,7 @@ class Conversation:
             raise AssertionError(f"{self.name}: a worker has not noticed the disagreement")
         self.operations.append(
             {
-                "number": len(self.operations),
+                "number": self._number,
                 "calls": [
                     {
                         "reduction": reduction,

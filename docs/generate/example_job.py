@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint
+from afflux_sim.golden.frames import DTYPES, Endpoint
 from afflux_sim.golden.network import deliver, make_workers
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = [
@@ -25,10 +25,18 @@ JOB, KEY, FIRST_ROUND = 2, 0x00F1E2D3C4B5A697, 0xDEADBEEF
 WORKERS, LANES, SLOTS, CREDIT = 2, 2, 1, 4
 
 
-def new_job() -> tuple[GoldenEngine, list[GoldenWorker]]:
-    """Return an engine with the job, and its workers, which have yet to join."""
+def new_job(window: int | None = None) -> tuple[GoldenEngine, list[GoldenWorker]]:
+    """Return an engine with the job, and its workers, which have yet to join.
+
+    `window` is how many bits of a sum of float32 the engine keeps; None: all.
+    """
     engine_at = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
-    engine = GoldenEngine(mac=engine_at.mac, address=engine_at.address, port=engine_at.port)
+    engine = GoldenEngine(
+        windows={} if window is None else {DTYPES["float32"]: window},
+        mac=engine_at.mac,
+        address=engine_at.address,
+        port=engine_at.port,
+    )
     engine.create_job(
         JOB,
         key=KEY,
@@ -52,10 +60,10 @@ def new_job() -> tuple[GoldenEngine, list[GoldenWorker]]:
 
 
 def joined_job(
-    tensors: Sequence[Tensor], dtype: str, reduction: str
+    tensors: Sequence[Tensor], dtype: str, reduction: str, window: int | None = None
 ) -> tuple[GoldenEngine, list[GoldenWorker]]:
     """Return the job with its workers joined and the first operation begun."""
-    engine, workers = new_job()
+    engine, workers = new_job(window)
     for worker, tensor in zip(workers, tensors, strict=True):
         deliver(engine.receive(worker.join()), workers)
         worker.start(tensor, dtype, reduction)

@@ -3,12 +3,11 @@
 from collections import deque
 from collections.abc import Sequence
 
-from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, is_for
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from afflux_sim.golden.state import Parent
 from afflux_sim.golden.worker import GoldenWorker
-from docs.generate.conversation import Conversation, Job
+from docs.generate.conversation import Conversation, Job, golden_engine
 
 __all__ = ["PARENT", "LeafConversation"]
 
@@ -27,9 +26,7 @@ class LeafConversation(Conversation):
     def __init__(self, name: str, shows: str, job: Job) -> None:
         super().__init__(name, shows, job)
         ranks = job.workers + 1
-        self.above = GoldenEngine(
-            mac=PARENT.endpoint.mac, address=PARENT.endpoint.address, port=PARENT.endpoint.port
-        )
+        self.above = golden_engine(PARENT.endpoint)
         self.above.create_job(
             PARENT.job,
             key=PARENT.key,

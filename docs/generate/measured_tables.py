@@ -40,9 +40,7 @@ def gateware_now(name: str) -> str:
         return name_of(generate(PARTS[name]))
     board = BOARDS[name.removesuffix(TWO_PORTS)]
     ports = 2 if name.endswith(TWO_PORTS) else 1
-    return name_of(
-        verilog_of(board, replace(board.node, engine=replace(board.engine, ports=ports)))
-    )
+    return name_of(verilog_of(board, replace(board.node, engine=board.engine_at(ports))))
 
 
 def _kept(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 import textwrap
 
-import numpy as np
-
-from afflux_sim.golden.frames import HEADER_AT, LANES, WORDS_AT, Block, Packet, parse_packet
+from afflux_sim.golden.frames import HEADER_AT, LANES, WORDS_AT, Packet, parse_packet
 
 __all__ = ["TYPES", "show", "wrapped"]
 
@@ -35,28 +33,17 @@ def words_shown(packet: Packet) -> int:
     return shown
 
 
-def words_that_count(block: Block, element_words: int) -> list[str]:
-    """Return the words of a block that are not zero, a line for each element of so many words."""
-    lines = []
-    for element in range(len(block) // element_words):
-        words = block[element * element_words : (element + 1) * element_words]
-        named = [f"word {k:2} {hexadecimal(words[k].tobytes(), 4)}" for k in np.flatnonzero(words)]
-        if named:
-            lines.append(f"element {element}: {'  '.join(named)}")
-    return lines
-
-
-def show(frame: bytes, element_words: int | None = None) -> str:
-    """Return one packet: header, look-ahead words, and the first elements of each block.
+def show(frame: bytes, shown: int = ELEMENTS_SHOWN) -> str:
+    """Return one packet: header, look-ahead words, and the first words of each block.
 
     Args:
         frame: Holds it.
-        element_words: Words of an element of lane 1, of which those that are not 0 are shown then.
+        shown: Words of each block of lane 1 that are shown; of other lanes four are.
     """
     packet = parse_packet(frame)
-    shown = words_shown(packet)
-    words = hexadecimal(frame[WORDS_AT : WORDS_AT + 4 * shown], 4)
-    rest = f"  … lanes {shown}–15 the same" if shown < LANES else ""
+    lanes = words_shown(packet)
+    words = hexadecimal(frame[WORDS_AT : WORDS_AT + 4 * lanes], 4)
+    rest = f"  … lanes {lanes}–15 the same" if lanes < LANES else ""
     lines = [
         f"{TYPES[packet.type]}, worker {packet.worker}, round {packet.round:#x}, "
         f"{len(frame)} bytes of frame",
@@ -64,11 +51,13 @@ def show(frame: bytes, element_words: int | None = None) -> str:
         f"words   {words}{rest}",
     ]
     for lane, block in packet.blocks.items():
-        if element_words and lane == 1:
-            lines += [f"lane  1 {line}" for line in words_that_count(block, element_words)]
-        else:
-            first = block[:ELEMENTS_SHOWN].astype("<i4").tobytes()
-            lines.append(f"lane {lane:2} {hexadecimal(first, 4)}  …")
+        first = block[: shown if lane == 1 else ELEMENTS_SHOWN]
+        title = f"lane {lane:2}"
+        for start in range(0, first.size, ELEMENTS_SHOWN):
+            row = first[start : start + ELEMENTS_SHOWN].astype("<i4").tobytes()
+            more = "" if start + ELEMENTS_SHOWN < first.size else "  …"
+            lines.append(f"{title} {hexadecimal(row, 4)}{more}")
+            title = " " * len(title)
     return "\n".join(["```", *lines, "```"])
 
 

@@ -1,6 +1,5 @@
 """The tables of `docs/scaling.md`: `python -m docs.generate.scaling_tables docs/scaling.md`."""
 
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -89,18 +88,6 @@ def _window_table() -> str:
     return "\n".join(lines)
 
 
-def _guard_table() -> str:
-    lines = [
-        "| N | guard bits g | bits of a block's largest element | error bound N·2^(e+g−31) |",
-        "|---|---|---|---|",
-    ]
-    for workers in (2, 8, 64, 128, 512, 1024, 4096):
-        guard = math.ceil(math.log2(workers))
-        bound = math.log2(workers) + guard - 31
-        lines.append(f"| {workers} | {guard} | {31 - guard} | 2^(e{bound:+.0f}) |")
-    return "\n".join(lines)
-
-
 def _played_table() -> str:
     lines = [
         "| cluster | slots | formula | played | difference |",
@@ -136,7 +123,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "dense": _dense_table,
     "sparse": _sparse_table,
     "window": _window_table,
-    "guard": _guard_table,
     "played": _played_table,
 }
 """Tables of `docs/scaling.md`, by the name in their marks."""

@@ -27,7 +27,7 @@ PACKAGES = {
 """Import packages, and where each begins."""
 
 NATIVE = "native"
-"""Names of the rooms of the C++: `native.codec` is the folder drivers/native/codec."""
+"""Names of the rooms of the C++: `native.arithmetic` is the folder drivers/native/arithmetic."""
 
 _INCLUDE = re.compile(r'^#include "([\w/]+\.hpp)"', re.MULTILINE)
 

@@ -18,13 +18,14 @@ from afflux_sim.golden.frames import (
     JOIN,
     PROBE,
     REFUSED,
+    VERSION,
     GroupAddress,
     Packet,
     build_frame,
     parse_header,
     with_udp_checksum,
 )
-from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.reductions import Tensor
 from docs.generate.conversation import ENGINE, Conversation, Job
 from docs.generate.leaf_conversation import PARENT, LeafConversation
 from docs.generate.pcap import capture
@@ -50,26 +51,36 @@ def bfloat16(x: Tensor) -> Tensor:
 
 
 def without(x: Tensor, *blocks: int) -> Tensor:
-    """Return a tensor with zeros in place of these blocks of 64 elements."""
+    """Return a tensor with zeros in place of these runs of 64 elements."""
     x = x.copy()
     for block in blocks:
         x[64 * block : 64 * (block + 1)] = 0
     return x
 
 
-def block_floating_point() -> Conversation:
+def sums() -> Conversation:
     talk = Conversation(
-        "block_floating_point",
-        "float32 sums in block floating point; absent blocks; lanes at different rows",
+        "sums",
+        "float32 sums and an average, rounded once: absent blocks; lanes at different rows; NaN, "
+        "infinities, overflow, both zeros",
         Job(workers=2, lanes=2, slots=1),
     )
     talk.join()
     tensors = [without(scattered(300, 0), 2), without(scattered(300, 1), 1, 2)]
     talk.reduce(tensors, "float32", "sum")
-    # One element that dwarfs the others of its block, and a tensor of zeros.
-    large = [scattered(80, w, low=-60, high=-50) for w in range(2)]
-    large[1][3] = 1.5
-    talk.reduce(large, "float32", "sum")
+    talk.reduce([x[:80] for x in tensors], "float32", "avg")
+    greatest = np.finfo(np.float32).max
+    special = [scattered(194, w) for w in range(2)]
+    special[0][:6] = [np.nan, np.inf, np.inf, 1.0, -0.0, -0.0]
+    special[1][:6] = [1.0, -np.inf, 2.0, -np.inf, -0.0, 0.0]
+    # A block without finite numbers but zeros, at one worker; one of -0 at both; one of the
+    # greatest numbers.
+    special[0][64:128] = 0
+    special[1][64:128] = np.nan
+    for x in special:
+        x[128:192] = -0.0
+        x[192:] = greatest
+    talk.reduce(special, "float32", "sum")
     talk.reduce([np.zeros((2, 40), dtype=np.float32)] * 2, "float32", "sum")
     return talk
 
@@ -82,14 +93,14 @@ def narrow_types() -> Conversation:
         Job(workers=3, lanes=1, slots=2),
     )
     talk.join()
-    tensors = [bfloat16(without(scattered(150, w), w)) for w in range(3)]
+    tensors = [bfloat16(without(scattered(270, w), 2 * w, 2 * w + 1)) for w in range(3)]
     talk.reduce(tensors, "bfloat16", "avg")
-    halves = [scattered(80, w).astype(np.float16) for w in range(3)]
+    halves = [np.ones(150, dtype=np.float16) for _ in range(3)]
     for half in halves:
         half[0] = 65504
-        half[64:] = np.float16(2.0**-24)
-    halves[2][65:] = 0
-    halves[1][66:] = 0
+        half[128:] = np.float16(2.0**-24)
+    halves[2][129:] = 0
+    halves[1][130:] = 0
     talk.reduce(halves, "float16", "sum")
     return talk
 
@@ -126,74 +137,57 @@ def maximum_and_minimum() -> Conversation:
         np.array([1.5, -3, 0.0, -0.0, 7, -np.inf, -np.inf], dtype=np.float32),
     ]
     talk.reduce(odd, "float32", "max")
-    talk.reduce([scattered(70, w).astype(np.float16) for w in range(2)], "float16", "max")
     talk.reduce([bfloat16(x) for x in odd], "bfloat16", "min")
+    halves = [scattered(70, w).astype(np.float16) for w in range(2)]
+    for half, x in zip(halves, odd, strict=True):
+        half[: x.size] = x
+    talk.reduce(halves, "float16", "max")
+    talk.reduce([np.resize(x, 70) for x in odd], "float32", "min")
     return talk
 
 
-def exact_mode() -> Conversation:
+def side_by_side() -> Conversation:
     talk = Conversation(
-        "exact_mode",
-        "exact mode: 73 elements in 16 lanes, direct; overflow, subnormal numbers, both zeros, NaN "
-        "and infinities",
-        Job(workers=2, lanes=16, slots=1),
-    )
-    talk.join()
-    tensors = [scattered(73, w, low=-140, high=120) for w in range(2)]
-    greatest = np.finfo(np.float32).max
-    least = 2.0**-149
-    for x, special in zip(
-        tensors,
-        (
-            [greatest, -greatest, least, -0.0, -0.0, np.nan, np.inf, np.inf, -np.inf, 1.0],
-            [greatest, greatest, -2 * least, -0.0, 0.0, 1.0, -np.inf, np.inf, 2.0, 2.0**-24],
-        ),
-        strict=True,
-    ):
-        x[: len(special)] = np.array(special, dtype=np.float32)
-    talk.reduce(tensors, "float32", "sum")
-    return talk
-
-
-def exact_average() -> Conversation:
-    talk = Conversation(
-        "exact_average",
-        "exact mode of three workers: a direct average in bfloat16; sums in float32 that cancel, "
-        "too many for one lane and so in ordinary rounds",
+        "side_by_side",
+        "small tensors of three workers side by side: an average in bfloat16, sums that cancel, a "
+        "greatest integer, an operation without elements",
         Job(workers=3, lanes=2, slots=1),
     )
     talk.join()
-    talk.reduce([bfloat16(scattered(4, w)) for w in range(3)], "bfloat16", "avg")
+    talk.reduce([bfloat16(scattered(5, w)) for w in range(3)], "bfloat16", "avg")
     greatest = np.finfo(np.float32).max
     cancelling = [
         np.array(x, dtype=np.float32)
         for x in (
-            [greatest, 1.0, 1.0, 0.0, 3.0, np.nan],
-            [greatest, 2.0**-24, 2.0**-30, -0.0, -5.0, 1.0],
-            [-greatest, 2.0**-80, -1.0, 0.0, 2.0, 2.0],
+            [greatest, 1.0, 1.0, 0.0, 3.0, np.nan, -0.0],
+            [greatest, 2.0**-24, 2.0**-30, -0.0, -5.0, 1.0, -0.0],
+            [-greatest, 2.0**-80, -1.0, 0.0, 2.0, 2.0, -0.0],
         )
     ]
     talk.reduce(cancelling, "float32", "sum")
+    talk.reduce([np.array([w, -w, 7], dtype=np.int32) for w in range(3)], "int32", "max")
+    talk.reduce([np.zeros(0, dtype=np.float16)] * 3, "float16", "sum")
     return talk
 
 
-def non_finite() -> Conversation:
+def not_summed() -> Conversation:
     talk = Conversation(
-        "non_finite",
-        "block floating point with NaN and infinities: class counts and second visits",
-        Job(workers=2, lanes=2, slots=1),
+        "not_summed",
+        "blocks whose sums the aggregator cannot hold come back with all bits set, and are brought "
+        "again: of a float32 sum, and of an average in bfloat16",
+        Job(workers=3, lanes=2, slots=1),
     )
     talk.join()
-    tensors = [scattered(200, w) for w in range(2)]
-    tensors[0][5] = np.inf
-    tensors[1][5] = -np.inf
-    tensors[0][70] = -np.inf
-    tensors[1][71] = np.nan
-    # Nothing finite but zeros beside it: no second visit.
-    tensors[0][128:192] = 0
-    tensors[1][128:192] = 0
-    tensors[1][130] = np.inf
+    tensors = [scattered(180, w) for w in range(3)]
+    # Block 0 of all comes again, and block 2 of two.
+    for block in (0, 2):
+        tensors[0][64 * block] = 1.0
+        tensors[1][64 * block] = 2.0**-100
+    tensors[2][128:] = 0
     talk.reduce(tensors, "float32", "sum")
+    halves = [bfloat16(np.full(70, 1.0 + w, dtype=np.float32)) for w in range(3)]
+    halves[1][30] = bfloat16(np.array([2.0**-100], dtype=np.float32))[0]
+    talk.reduce(halves, "bfloat16", "avg")
     return talk
 
 
@@ -263,8 +257,9 @@ def multicast() -> Conversation:
 def leaf() -> Conversation:
     talk = LeafConversation(
         "leaf",
-        "an aggregator below a parent: it joins, sends partial sums, takes results; one of the "
-        "parent's results is lost, and MISSING with all bits brings the partial sum again",
+        "an aggregator below a parent: it joins, sends partial sums of float32 and bfloat16, takes "
+        "results; one of the parent's results is lost, and MISSING with all bits brings the "
+        "partial sum again",
         Job(workers=2, lanes=2, slots=1, parent=PARENT, ranks=3),
     )
     talk.join_parent()
@@ -283,20 +278,25 @@ def leaf() -> Conversation:
     talk.send(first.retransmit(0, probe=True))
     talk.play()
     talk.note(tensors, "float32", "avg")
+    tensors = [bfloat16(scattered(150, w)) for w in range(3)]
+    tensors[0][:3] = [0x7F80, 0x8000, 0x7FC0]
+    tensors[1][:2] = tensors[2][:2] = [0x3F80, 0x8000]
+    talk.begin(tensors, "bfloat16", "sum")
+    talk.play()
+    talk.note(tensors, "bfloat16", "sum")
     return talk
 
 
 def conflict() -> Conversation:
     talk = Conversation(
         "conflict",
-        "the workers ask for different opcodes: CONFLICT to all",
+        "the workers ask for different dtypes: CONFLICT to all",
         Job(workers=2, lanes=2, slots=1),
     )
     talk.join()
     x = scattered(20, 0)
-    calls = [(x, "float32", "max"), (x, "float32", "min")]
-    for worker, call in zip(talk.workers, calls, strict=True):
-        worker.start(*call)
+    calls = [(x, "float32", "max"), (x.astype(np.float16), "float16", "max")]
+    talk.begin_calls(calls)
     talk.play()
     talk.note_disagreement(calls)
     return talk
@@ -311,8 +311,7 @@ def fingerprints() -> Conversation:
     talk.join()
     x = scattered(100, 0)
     calls = [(x, "float32", "sum"), (x.reshape(10, 10), "float32", "sum")]
-    for worker, call in zip(talk.workers, calls, strict=True):
-        worker.start(*call)
+    talk.begin_calls(calls)
     talk.play()
     talk.note_disagreement(calls)
     return talk
@@ -334,7 +333,7 @@ def refused() -> Conversation:
         return talk.send_foreign(with_udp_checksum(frame) if packet.type == JOIN else frame)
 
     for wrong in (
-        replace(good, version=2),
+        replace(good, version=VERSION - 1),
         replace(good, job=job.number + 1),
         replace(good, key=job.key ^ 1),
         replace(good, worker=job.workers),
@@ -342,7 +341,9 @@ def refused() -> Conversation:
         (answer,) = send(wrong)
         assert parse_header(answer).type == REFUSED
     # Without a checksum nothing says that it was sent so.
-    assert not talk.send_foreign(build_frame(worker.endpoint, ENGINE, replace(good, version=2)))
+    assert not talk.send_foreign(
+        build_frame(worker.endpoint, ENGINE, replace(good, version=VERSION - 1))
+    )
     # A DATA from a worker that has not joined; one of a lane that the job does not have; a PROBE of
     # a round before the first; a DATA of a round that cannot be open yet.
     data = replace(good, type=DATA, round=job.round)
@@ -357,13 +358,12 @@ def refused() -> Conversation:
 
 
 CONVERSATIONS: tuple[Callable[[], Conversation], ...] = (
-    block_floating_point,
+    sums,
     narrow_types,
     integers,
     maximum_and_minimum,
-    exact_mode,
-    exact_average,
-    non_finite,
+    side_by_side,
+    not_summed,
     loss,
     multicast,
     leaf,

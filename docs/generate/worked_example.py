@@ -13,7 +13,7 @@ from afflux_sim.golden.frames import ABSENT, Packet, parse_packet, split_look_ah
 from afflux_sim.golden.network import deliver
 from docs.generate.example_job import FIRST_ROUND, JOB, KEY, LANES, SLOTS, WORKERS, new_job
 from docs.generate.packet_text import show, wrapped
-from docs.generate.worked_operations import exact_mode, maximum, non_finite
+from docs.generate.worked_operations import maximum, not_summed, side_by_side
 
 __all__ = ["BEGIN", "END", "example", "insert"]
 
@@ -21,12 +21,15 @@ BEGIN, END = "<!-- example -->\n", "<!-- end -->\n"
 
 COUNT = 300
 
+# Numbers that decimals show badly.
+_TEXTS = {1.25 * 2.0**-24: "1.25·2^−24", 1.5 + 2.0**-23: "1.5 + 2^−23"}
+
 
 def tensors() -> list[np.ndarray]:
     """Return 300 elements for each worker: five blocks, of which number 2 is zero at both."""
     blocks = [
         [(1.0, 1.5), (0.5, -0.5), (0.0, 0.0), (0.0, 0.0), (3.0, 3.0)],
-        [(2.0, 0.25), (0.0, 0.0), (0.0, 0.0), (-0.25, 1.0), (-1.0, -3.0)],
+        [(2.0, 1.25 * 2.0**-24), (0.0, 0.0), (0.0, 0.0), (-0.25, 1.0), (-1.0, -3.0)],
     ]
     return [
         np.concatenate([np.tile(np.array(pair, dtype=np.float32), 32) for pair in worker])[:COUNT]
@@ -47,11 +50,11 @@ def agreed(packet: Packet) -> str:
     return "; ".join(parts)
 
 
-def block_floating_point() -> list[str]:
+def rounded_sum() -> list[str]:
     """Return the example of a sum with loss and absent blocks, in Markdown."""
     engine, workers = new_job()
     text = [
-        "### 12.1 A sum in block floating point",
+        "### 12.1 A sum, rounded once",
         f"A job with N = {WORKERS}, F = {LANES}, S = {SLOTS}, number {JOB}, key `{KEY:016x}`, "
         f"r₀ = {FIRST_ROUND:#x}. Both workers sum a float32 tensor of {COUNT} elements: five "
         "blocks, the last with 44 elements and padding. Pairs of values repeat within a block:",
@@ -98,10 +101,10 @@ def block_floating_point() -> list[str]:
     results = engine.receive(frames[1])
     second = parse_packet(results[0])
     text += [
-        f"**Round {second.round:#x}.** With g = 1, elements are multiplied by 2^(30 − 1 − (E − "
-        "127)): by 2^28 in lane 0 (E = 128), by 2^30 in lane 1 (E = 126). In lane 0, 1.0 becomes "
-        "0x10000000 and 1.5 0x18000000. Worker 0 sends the blocks of both lanes. Its next row in "
-        "lane 0 is 2, since row 1 of lane 0, block 2, is zero; in lane 1 it has nothing more.",
+        f"**Round {second.round:#x}.** The opcode is NUMBER_SUM, so the second byte is 0x81. "
+        "Blocks travel as they are: 1.0 is 0x3f800000. Worker 0 sends those of both lanes. Its "
+        "next row in lane 0 is 2, since row 1 of lane 0, block 2, is zero; in lane 1 it has "
+        "nothing more.",
         show(frames[0]),
         "Worker 1's packet is late, and worker 0 asks. The first word of the answer is the bitmap "
         "of the workers that are in: only worker 0. The third is R.",
@@ -109,8 +112,9 @@ def block_floating_point() -> list[str]:
         show(missing),
         "Worker 1 has no block at row 0 of lane 1, and repeats its word for that lane.",
         show(frames[1]),
-        "The round is complete. Lane 0 has the sums: 0x30000000 · 2^−28 = 3.0, and 0x1c000000 · "
-        f"2^−28 = 1.75. Agreed for the next round: {agreed(second)}.",
+        "The round is complete. In lane 0, 1.0 + 2.0 is 3.0, 0x40400000. 1.5 + 1.25·2^−24 lies "
+        "between two float32, 1.5 and 1.5 + 2^−23, and nearer to the latter, 0x3fc00001. Agreed "
+        f"for the next round: {agreed(second)}.",
         show(results[0]),
     ]
 
@@ -140,13 +144,17 @@ def block_floating_point() -> list[str]:
 
 def example() -> str:
     """Return the text of all examples, in Markdown."""
-    text = [*block_floating_point(), *exact_mode(), *non_finite(), *maximum()]
+    text = [*rounded_sum(), *side_by_side(), *not_summed(), *maximum()]
     return "\n\n".join(map(wrapped, text)) + "\n"
 
 
 def worker_pairs(x: np.ndarray) -> list[str]:
     """Return the first two elements of each block."""
-    return [f"{x[start]:g}, {x[start + 1]:g}, …" for start in range(0, COUNT, 64)]
+
+    def text(number: float) -> str:
+        return _TEXTS.get(number, f"{number:g}".replace("-", "−"))
+
+    return [f"{text(x[start])}, {text(x[start + 1])}, …" for start in range(0, COUNT, 64)]
 
 
 def block_table(columns: list[list[str]], *, result: bool = False) -> str:

@@ -1,15 +1,15 @@
-"""Worked examples of operations in one round trip, and of elements that are not finite."""
+"""Worked examples: small tensors side by side, blocks that are not summed, and MAX."""
+
+import zlib
 
 import numpy as np
 
 from afflux_sim.golden.frames import parse_packet
+from afflux_sim.golden.reductions import all_reduce
 from docs.generate.example_job import FIRST_ROUND, LANES, exchange, joined_job
 from docs.generate.packet_text import show
 
-__all__ = ["exact_mode", "maximum", "non_finite"]
-
-_LIMB_BITS = 25
-_EXACT_WORDS = 13
+__all__ = ["maximum", "not_summed", "side_by_side"]
 
 
 def _table(title: str, columns: dict[str, list[str]]) -> str:
@@ -22,103 +22,104 @@ def _table(title: str, columns: dict[str, list[str]]) -> str:
     return "\n".join(lines)
 
 
-def exact_mode() -> list[str]:
-    """Return the example of a sum in exact mode, in Markdown."""
-    greatest = float(np.finfo(np.float32).max)
+def side_by_side() -> list[str]:
+    """Return the example of a sum in one round trip, in Markdown."""
     tensors = [
-        np.array([1.0, -2.5, greatest, np.inf], dtype=np.float32),
-        np.array([2.0**-24 + 2.0**-40, 2.5, greatest, -1.0], dtype=np.float32),
+        np.array([1.0, -2.5, np.inf, -0.0], dtype=np.float32),
+        np.array([2.0**-24 + 2.0**-40, 2.5, -1.0, -0.0], dtype=np.float32),
     ]
     count = tensors[0].size
-    assert _EXACT_WORDS * count <= (LANES - 1) * 64
+    assert 2 * count <= (LANES - 1) * 64
     engine, workers = joined_job(tensors, "float32", "sum")
     frames, results = exchange(engine, workers)
     assert all(worker.done for worker in workers)
     sums = workers[0].result()
-    expected = np.array([1 + 2.0**-23, 0.0, np.inf, np.inf], dtype=np.float32)
+    expected = np.array([1 + 2.0**-23, 0.0, np.inf, -0.0], dtype=np.float32)
     assert sums.tobytes() == expected.tobytes() == workers[1].result().tobytes()
-    assert 5 * _LIMB_BITS + 24 == 149
     return [
-        "### 12.2 Exact mode",
-        f"The same job; both workers sum a float32 tensor of {count} elements. 13·{count} = "
-        f"{_EXACT_WORDS * count} words fit into F − 1 = {LANES - 1} lane, so the operation is "
-        "direct: the opening round carries them in lane 1, and all look-ahead words are absent.",
+        "### 12.2 A small tensor side by side",
+        f"The same job; both workers sum a float32 tensor of {count} elements. N·W = 2·{count} "
+        f"words fit into F − 1 = {LANES - 1} lane, so the operation is direct: in the opening "
+        "round, lane 1 holds the words of worker 0 and then those of worker 1, as they are, and "
+        "all look-ahead words are absent.",
         _table(
             "element",
             {
-                "worker 0": ["1", "−2.5", "greatest float32", "+Inf"],
-                "worker 1": ["2^−24 + 2^−40", "2.5", "greatest float32", "−1"],
-                "result": ["1 + 2^−23", "+0", "+Inf", "+Inf"],
+                "worker 0": ["1", "−2.5", "+Inf", "−0"],
+                "worker 1": ["2^−24 + 2^−40", "2.5", "−1", "−0"],
+                "result": ["1 + 2^−23", "+0", "+Inf", "−0"],
             },
         ),
-        "Of lane 1 the words that are not 0 are shown, by element. 1.0 is the integer X = 2^149, "
-        "and 149 = 5·25 + 24, so its limb 5 is 2^24 = 0x01000000. The limbs of a negative number "
-        "are negative. Word 12 is the class count: 1 << 10 for +Inf, whose limbs are 0.",
-        *(show(frame, _EXACT_WORDS) for frame in frames),
-        "The result has the sums of the words. In element 0 they stand for 1 + 2^−24 + 2^−40, "
-        "which is nearer to 1 + 2^−23 than to 1. The sum of element 2 is rounded to infinity. "
-        "Element 3 is +Inf because its class count is.",
-        show(results[0], _EXACT_WORDS),
+        *(show(frame, shown=2 * count) for frame in frames),
+        "Each worker now has both tensors, and sums them for itself. 1 + 2^−24 + 2^−40 is nearer "
+        "to 1 + 2^−23 than to 1.",
+        show(results[0], shown=2 * count),
     ]
 
 
-def non_finite() -> list[str]:
-    """Return the example of blocks with NaN and infinities, in Markdown."""
-    pairs = [[(np.inf, 1.0), (np.nan, 0.0)], [(2.0, 0.5), (0.0, 0.0)]]
+def not_summed() -> list[str]:
+    """Return the example of a block that the aggregator cannot sum, in Markdown."""
+    pairs = [[(1.0, 2.0), (3.0, 0.5)], [(2.0**-100, -0.5), (1.0, 0.25)]]
     tensors = [
         np.concatenate([np.tile(np.array(pair, dtype=np.float32), 32) for pair in worker])
         for worker in pairs
     ]
-    engine, workers = joined_job(tensors, "float32", "sum")
-    opening, opened = exchange(engine, workers)
-    counting, counted = exchange(engine, workers)
+    engine, workers = joined_job(tensors, "float32", "sum", window=57)
+    exchange(engine, workers)
     summing, summed = exchange(engine, workers)
-    assert all(worker.done for worker in workers)
+    assert all(worker.go_on() for worker in workers)
+    opening, opened = exchange(engine, workers)
+    bringing, brought = exchange(engine, workers)
+    assert not any(worker.go_on() for worker in workers)
     result = workers[0].result()
-    assert result[0] == np.inf and result[1] == 1.5 and np.isnan(result[64]) and result[65] == 0
     assert result.tobytes() == workers[1].result().tobytes()
-    assert parse_packet(counting[0]).present == 3 and parse_packet(counting[1]).present == 0
+    assert result.tobytes() == all_reduce(tensors, "float32", "sum").tobytes()
+    assert result[[0, 1, 64, 65]].tolist() == [1, 1.5, 4, 0.75]
+    crc = int(parse_packet(opened[0]).blocks[0][0]) & 0xFFFFFFFF
     return [
-        "### 12.3 NaN and infinities",
-        "The same job; a float32 tensor of 128 elements, two blocks in row 0, too large for exact "
-        "mode. Pairs of values repeat within a block:",
+        "### 12.3 A block that is not summed",
+        f"The same job; a float32 tensor of {tensors[0].size} elements, two blocks in row 0, at an "
+        "aggregator that keeps a window of 57 bits. Pairs of values repeat within a block:",
         "| block | lane | worker 0 | worker 1 | result |\n|---|---|---|---|---|\n"
-        "| 0 | 0 | +Inf, 1, … | 2, 0.5, … | +Inf, 1.5, … |\n"
-        "| 1 | 1 | NaN, 0, … | 0, 0, … | NaN, 0, … |",
-        "**Opening round.** Both blocks of worker 0 have exponent 255, so the low byte of its "
-        "words is 0. Worker 1 has exponent 128 in lane 0, and nothing in lane 1.",
-        *map(show, opening),
-        "Agreed are row 0 and exponent 255 in both lanes:",
-        show(opened[0]),
-        f"**Round {FIRST_ROUND + 1:#x}.** Worker 0 sends class counts: 1 << 10 for +Inf, 1 for "
-        "NaN. In lane 0 it names row 0 again, with the exponent of its greatest finite magnitude, "
-        "1.0: 127. In lane 1 it has no finite element but zeros, so it goes on, to nothing. Worker "
-        "1 has no class counts: it sends no block and repeats its words.",
-        *map(show, counting),
-        "Agreed are row 0 and exponent 128 in lane 0; lane 1 is over.",
-        show(counted[0]),
-        f"**Round {FIRST_ROUND + 2:#x}.** Both workers send their finite elements, multiplied by "
-        "2^28; for +Inf worker 0 sends 0.",
+        "| 0 | 0 | 1, 2, … | 2^−100, −0.5, … | 1, 1.5, … |\n"
+        "| 1 | 1 | 3, 0.5, … | 1, 0.25, … | 4, 0.75, … |",
+        f"**Round {FIRST_ROUND + 1:#x}**, after an opening round as in 12.1. The agreed exponent "
+        "is 128 in both lanes, so that the window of lane 0 ends at 2^(2 − 57) = 2^−55. 2^−100 "
+        "lies below it: the block comes back with all bits set.",
         *map(show, summing),
-        "The sums are 2.0, which does not count because the element's class is +Inf, and 1.5.",
         show(summed[0]),
+        f"**Round {FIRST_ROUND + 2:#x}** opens operation 1, which brings block 0 again. It has "
+        f"n·N = 2 blocks, and the fingerprint is the CRC-32 of `1:again:int32:1x{_list_crc()}`, "
+        f"{crc:#010x}. Each worker names the one of the two that is its own.",
+        *map(show, opening),
+        show(opened[0]),
+        f"**Round {FIRST_ROUND + 3:#x}.** Each sends its own block 0, in a SUM of int32; both get "
+        "both, and sum them.",
+        *map(show, bringing),
+        show(brought[0]),
     ]
+
+
+def _list_crc() -> int:
+    """Return the CRC-32 of the list of blocks that come again: that of block 0 alone."""
+    return zlib.crc32(b"0")
 
 
 def maximum() -> list[str]:
     """Return the example of a maximum, in Markdown."""
-    tensors = [
-        np.array([1.0, -2.0, -0.0, np.nan], dtype=np.float32),
-        np.array([1.5, -3.0, 0.0, 7.0], dtype=np.float32),
-    ]
+    tensors = [np.full(70, 1.0, dtype=np.float32), np.full(70, 1.5, dtype=np.float32)]
+    tensors[0][:4] = [1.0, -2.0, -0.0, np.nan]
+    tensors[1][:4] = [1.5, -3.0, 0.0, 7.0]
     engine, workers = joined_job(tensors, "float32", "max")
+    opening, _ = exchange(engine, workers)
     frames, results = exchange(engine, workers)
     assert all(worker.done for worker in workers)
-    result = workers[0].result().view(np.uint32).tolist()
+    result = workers[0].result()[:4].view(np.uint32).tolist()
     assert result == [0x3FC00000, 0xC0000000, 0, 0x7FC00000]
     return [
         "### 12.4 MAX",
-        "The same job; the maximum of a float32 tensor of 4 elements, direct.",
+        "The same job; the maximum of a float32 tensor of 70 elements, too many for one round "
+        "trip. The first four, which the packets show:",
         _table(
             "element",
             {
@@ -127,11 +128,10 @@ def maximum() -> list[str]:
                 "result": ["1.5", "−2", "+0", "NaN"],
             },
         ),
-        "A number that is not negative travels as its bits: 1.0 is 0x3f800000. Of a negative one "
-        "all bits but the sign are inverted: −2.0, 0xc0000000, becomes 0xbfffffff; −0 becomes "
-        "0xffffffff, which is −1, just below +0. NaN is 0x7fffffff. The opcode is MAX, so the "
-        "second byte is 0x11, and those words of lane 0 that are not the worker's fingerprint are "
-        "−2³¹.",
+        "The opening round is one of SUM, like all. It names both blocks, with exponent 0:",
+        show(opening[0]),
+        f"**Round {FIRST_ROUND + 1:#x}.** The opcode is NUMBER_MAX, so the second byte is 0x41, "
+        "and the numbers travel as they are.",
         *map(show, frames),
         show(results[0]),
     ]

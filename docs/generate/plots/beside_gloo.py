@@ -12,7 +12,7 @@ __all__ = ["CASES", "PLOTS", "Case", "found"]
 _PAGE = "benchmarks.md"
 _RANKS = ("2", "4", "8")
 _SIZES = ("16 MB", "256 KB", "1 KB")
-_SHARDS, _AGGREGATOR = "no address given", "aggregator"
+_STREAMS, _AGGREGATOR = "no address given", "aggregator"
 
 
 class Case(NamedTuple):
@@ -50,8 +50,8 @@ CASES: dict[str, tuple[Case, ...]] = {
             _AGGREGATOR,
         ),
         Case(
-            *("1 % of blocks, shards", "network figures: gigabit", "100 MiB, 1 % of blocks"),
-            _SHARDS,
+            *("1 % of blocks, streams", "network figures: gigabit", "100 MiB, 1 % of blocks"),
+            _STREAMS,
         ),
         Case(
             *("DDP step, embedding, aggregator", "network figures: steps"),
@@ -59,18 +59,18 @@ CASES: dict[str, tuple[Case, ...]] = {
             _AGGREGATOR,
         ),
         Case("dense, aggregator", "network figures: gigabit", "100 MiB dense", _AGGREGATOR),
-        Case("dense, shards", "network figures: gigabit", "100 MiB dense", _SHARDS),
+        Case("dense, streams", "network figures: gigabit", "100 MiB dense", _STREAMS),
     ),
     "2 hosts at 10 Gbit/s": (
-        _fast("1 % of blocks, default", 10, "100 MiB, 1 % of blocks", _SHARDS),
+        _fast("1 % of blocks, default", 10, "100 MiB, 1 % of blocks", _STREAMS),
         _fast("4 KB, aggregator", 10, "4 KB", _AGGREGATOR),
-        _fast("dense, default", 10, "100 MiB dense", _SHARDS),
+        _fast("dense, default", 10, "100 MiB dense", _STREAMS),
         _fast("dense, aggregator", 10, "100 MiB dense", _AGGREGATOR),
-        _fast("64 KB, default", 10, "64 KB", _SHARDS),
+        _fast("64 KB, default", 10, "64 KB", _STREAMS),
     ),
     "2 hosts at 25 Gbit/s": (
-        _fast("1 % of blocks, default", 25, "100 MiB, 1 % of blocks", _SHARDS),
-        _fast("dense, default (Gloo)", 25, "100 MiB dense", _SHARDS),
+        _fast("1 % of blocks, default", 25, "100 MiB, 1 % of blocks", _STREAMS),
+        _fast("dense, default (Gloo)", 25, "100 MiB dense", _STREAMS),
         _fast("dense, aggregator", 25, "100 MiB dense", _AGGREGATOR),
     ),
 }
@@ -107,7 +107,7 @@ def _where_it_wins(documents: Documents) -> Any:
             axes.plot([1, ratio], [len(names)] * 2, color=colour, linewidth=2, alpha=0.45)
             axes.plot([ratio], [len(names)], "o", color=colour, markersize=7)
             axes.annotate(
-                f"{ratio:.3g}×" if ratio >= 1 else f"{ratio:.2f}×",
+                f"{ratio:.3g}×" if ratio >= 1 else f"{round(ratio, 2):g}×",
                 (ratio, len(names)),
                 (7 if ratio >= 1 else -7, 0),
                 textcoords="offset points",
@@ -252,18 +252,18 @@ def _network_speedup(documents: Documents) -> Any:
         sharex=True,
         height_ratios=[len(each) + 0.5 for each in whats],
     )
-    colours = {_AGGREGATOR: ORANGE, _SHARDS: BLUE}
+    colours = {_AGGREGATOR: ORANGE, _STREAMS: BLUE}
     style.key(
         figure,
         [
             ("●", "aggregator", ORANGE),
-            ("●", "no address: shards", BLUE),
+            ("●", "no address: streams", BLUE),
             ("|", "the wire's limit", GREY),
         ],
     )
     for axes, (title, rows), names in zip(panels, tables.items(), whats, strict=True):
         for row in rows:
-            at = names.index(row["what"]) + (0.17 if row["who sums"] == _SHARDS else -0.17)
+            at = names.index(row["what"]) + (0.17 if row["who sums"] == _STREAMS else -0.17)
             colour = colours[row["who sums"]]
             axes.plot([_times(row)], [at], "o", color=colour)
             if row["wire's limit"] != "–":

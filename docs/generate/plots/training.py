@@ -115,26 +115,6 @@ def _compared(scheme: str) -> bool:
     return not scheme.startswith(("none", "float32")) and "+" not in scheme
 
 
-def _accuracy(documents: Documents) -> Any:
-    figure, axes = style.page(
-        "Error of a sum, relative to Gloo's in float32",
-        "RMS error against float64, 2 to 8 workers, any link; below 1×\nAfflux is closer.",
-        3.3,
-    )
-    ends = []
-    rows = documents.table("benchmarks.md", "training figures: accuracy")
-    for at, (data, of_data) in enumerate(_filled(rows, "data").items()):
-        ratios = [number(row["RMS ratio"]) for row in of_data]
-        axes.plot(range(len(ratios)), ratios, "o-", color=f"C{at}")
-        ends.append((len(ratios) - 1, ratios[-1], data.replace(" of the", ","), f"C{at}"))
-    axes.axhline(1, color=GREY, linewidth=1.2)
-    style.ratio_axis(axes.yaxis, 0.35, 4)
-    axes.set(xlim=(-0.15, 3.6), xlabel="workers", xticks=range(3))
-    axes.set_xticklabels([row["workers"] for row in of_data])
-    style.end_labels(axes, ends)
-    return figure
-
-
 def _filled(rows: list[Row], title: str) -> dict[str, list[Row]]:
     """Return rows by a column in which an empty cell repeats the one above."""
     by_name: dict[str, list[Row]] = {}
@@ -178,6 +158,5 @@ PLOTS: dict[str, Callable[[Documents], Any]] = {
     "convergence_lstm": partial(_curves, "lstm", "Training an LSTM with schemes"),
     "convergence_bag": partial(_curves, "bag_dense", "Training an embedding of words with schemes"),
     "convergence_volume": _volume,
-    "accuracy": _accuracy,
     "wire_bytes": _wire_bytes,
 }

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.ranks.codec`: measure a worker's codec, into build/bench/host.json.
+"""`python -m benchmarks.ranks.packets`: measure a worker's packets, into build/bench/host.json.
 
 A tensor far larger than the caches goes through a worker's packets, on one core: exponents are
-found, blocks become integers in packet buffers, and results become elements. It is the code that a
-worker runs, without headers and without a network. Bytes read and written are counted, and
+found, blocks go into packet buffers, and results come out of them. It is the code that a worker
+runs, without headers and without a network. Bytes read and written are counted, and
 processor time is taken, as for the memcpy of the tensor that alternates with it.
 """
 
@@ -27,11 +27,11 @@ from benchmarks.report.figures import merge_rows
 
 __all__ = ["NAME", "main", "measure"]
 
-NAME = "codec"
+NAME = "packets"
 """Value of its rows' "bench"."""
 
 _SUM = Reduction.SUM.number
-# Ranks of the operation: guard bits, and a division that is part of the unit.
+# Of the operation.
 _RANKS = 4
 # Packets that a worker has in flight.
 _SLOTS = 64
@@ -60,8 +60,7 @@ def measure(dtype: wire.Dtype, tensor_bytes: int, repeats: int) -> list[Row]:
     else:
         tensor = torch.randn(count, generator=generator).to(_TORCH[dtype])
     elements, back = _storage(tensor), _storage(torch.zeros_like(tensor))
-    # Integers are 4 bytes for each element, whatever its own size.
-    into = elements.nbytes + 4 * count
+    into = 2 * elements.nbytes
 
     def copy() -> None:
         ctypes.memmove(back.ctypes.data, elements.ctypes.data, elements.nbytes)
@@ -79,14 +78,14 @@ def measure(dtype: wire.Dtype, tensor_bytes: int, repeats: int) -> list[Row]:
     rows: list[Row] = []
     for what in ("into packets", "and back"):
         row: Row = {"bench": NAME, "what": what, "dtype": dtype.name.lower()}
-        row |= {"instruction_set": _native.codec_instruction_set(), "slots": _SLOTS}
+        row |= {"instruction_set": _native.instruction_set(), "slots": _SLOTS}
         row |= {"bytes": elements.nbytes, "moved": moved[what]}
         ours, copies = times[what], times["memcpy"]
         ratios = [
             (moved[what] / own) / (moved["memcpy"] / other)
             for own, other in zip(ours, copies, strict=True)
         ]
-        row |= {"codec_cpu_s": median(ours), "memcpy_cpu_s": median(copies)}
+        row |= {"packets_cpu_s": median(ours), "memcpy_cpu_s": median(copies)}
         row["cpu_ratio"] = median(ratios)
         rows.append(row)
     return rows
@@ -119,20 +118,20 @@ def table(rows: list[Row]) -> str:
         [
             row["what"],
             row["dtype"],
-            f"{row['moved'] / row['codec_cpu_s'] / 1e9:.2f}",
+            f"{row['moved'] / row['packets_cpu_s'] / 1e9:.2f}",
             f"{row['cpu_ratio']:.2f}",
         ]
         for row in rows
     ]
     heading = (
-        f"Codec, one core, {rows[0]['instruction_set']}: bytes read and written by processor time"
+        f"Packets, one core, {rows[0]['instruction_set']}: bytes read and written by processor time"
     )
     return aligned(heading, header, cells)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks.codec", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks.packets", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("build/bench/host.json"))
     parser.add_argument("--bytes", type=int, default=100_000_000, help="(%(default)s)")
     parser.add_argument("--repeats", type=int, default=11, help="(%(default)s)")
