@@ -136,7 +136,7 @@ void run_rounded(const std::vector<int>& sizes) {
 
 int main(int argc, char** argv) {
     const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-    const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5;
+    const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3;
     for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 10);
     for (const auto& sizes : {std::vector<int>{2, 2}, {3, 2, 1}, {4, 4}}) run_rounded(sizes);
     std::printf("%llu groups\n", static_cast<unsigned long long>(groups));

@@ -80,19 +80,21 @@ void test_disagreement() {
 void test_giving_up() {
     for (const std::size_t count : {kSmallCount, kStagedCount}) {
         const auto segment = make_segment(3);
+        std::atomic<int> waiting{0};
         in_threads(3, [&](int rank) {
             Group group(segment, rank);
             std::vector<float> tensor(count, 1.0f);
             begin_sum(group, tensor);
             finish(group);
             if (rank == 1) {
-                std::this_thread::sleep_for(30ms);
+                while (waiting < 2) std::this_thread::yield();
                 group.fail("enough");
                 group.fail("again");
                 CHECK(group.failure() == "rank 1 reports: enough");
                 return;
             }
             begin_sum(group, tensor);
+            ++waiting;
             const auto start = Clock::now();
             CHECK(text_of<Failed>(group) == "rank 1 reports: enough");
             CHECK(Clock::now() - start < 5s);

@@ -92,6 +92,8 @@ void test_giving_up() {
     for (const std::size_t count : {kSmallCount, kLargeCount}) {
         for (const bool inside : {false, true}) {
             const auto sockets = make_streams(3);
+            std::atomic<int> waiting{0};
+            std::atomic<bool> given_up{false};
             in_threads(3, [&](int rank) {
                 const auto group = make_mesh(sockets, rank);
                 std::vector<float> tensor(count, 1.0f);
@@ -99,23 +101,26 @@ void test_giving_up() {
                 finish(*group);
                 if (rank == 1) {
                     std::thread other([&] {
-                        std::this_thread::sleep_for(30ms);
+                        while (waiting < 2) std::this_thread::yield();
                         group->fail("enough");
                         group->fail("again");
                     });
                     // It waits for rank 2, which never begins, or is outside of the group.
                     if (inside) {
                         begin_sum(*group, tensor);
+                        ++waiting;
                         CHECK(text_of<Failed>(*group) == "rank 1 reports: enough");
                     }
                     other.join();
                     CHECK(group->failure() == "rank 1 reports: enough");
+                    given_up = true;
                     return;
                 }
                 if (rank == 2 && inside) {
-                    std::this_thread::sleep_for(60ms);
+                    while (!given_up) std::this_thread::yield();
                 }
                 begin_sum(*group, tensor);
+                ++waiting;
                 const auto start = Clock::now();
                 const std::string text = text_of<Failed>(*group);
                 // The text comes only where no piece is half way.
