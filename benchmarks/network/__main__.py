@@ -126,6 +126,9 @@ def _run(
                 aggregator(network.aggregator, default_buffers=setup.default_buffers)
             )
             arguments += ["--aggregator", address, "--watched", process]
+        if "tcp" in contenders:
+            address, process = held.enter_context(aggregator(network.aggregator, "streams"))
+            arguments += ["--streams", address, "--watched", process]
         run_ranks(
             network,
             setup.ranks_per_host,
@@ -178,7 +181,7 @@ def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[
         row["limit_s"] = limit_s(setup, case, topology)
         if "seconds" in ours:
             row["engine"] = ours.get("engine", "")
-            if topology in ("udp", "udp_host"):
+            if topology in ("udp", "udp_host", "tcp"):
                 row["aggregator_cpu_s"] = ours.get("watched_cpu_s", 0.0)
             for name in ("gloo", "mpi", *setup.beside):
                 if "seconds" in found.get(name, {}):

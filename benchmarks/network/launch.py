@@ -36,11 +36,14 @@ class RanksEnded(RuntimeError):
 
 
 @contextmanager
-def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[str, str]]:
+def aggregator(
+    host: Host, engine: str = "soft", *, default_buffers: bool = False
+) -> Iterator[tuple[str, str]]:
     """Run `afflux serve` on a host; yield its address and port, and its process.
 
     Args:
         host: Where.
+        engine: What it serves: "soft" or "streams", which may be there at once.
         default_buffers: Whether receive buffers stay as Linux makes them.
 
     Raises:
@@ -48,7 +51,8 @@ def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[s
     """
     buffers = [sys.executable, "-m", "benchmarks.network.default_buffers"]
     command = [*(buffers if default_buffers else []), sys.executable, "-m"]
-    command += ["afflux.commands.cli", "serve", "soft", "--host", host.address]
+    port = wire.PORT + (engine == "streams")
+    command += ["afflux.commands.cli", "serve", engine, "--host", host.address, f"--port={port}"]
     # Nobody else is in this network.
     command += ["--no-secret"]
     server = host.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -60,9 +64,9 @@ def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[s
             line = lines.get(timeout=_START_S)
         except queue.Empty:
             line = "nothing was said"
-        if not line.startswith("afflux: ") or "udp://" not in line:
+        if not line.startswith("afflux: ") or "://" not in line:
             raise RanksEnded(f"no aggregator: {line.strip()}")
-        yield f"{host.address}:{wire.PORT}", str(server.pid)
+        yield f"{host.address}:{port}", str(server.pid)
     finally:
         end_processes([server], patience_s=_PATIENCE_S)
 

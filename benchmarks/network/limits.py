@@ -74,8 +74,8 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
     Args:
         setup: The network.
         case: The tensor.
-        topology: "udp", "udp_host": one aggregator with a port of its own; "soft": one beside rank
-            0; else each host sums a share of the blocks; "two": likewise, on all of its
+        topology: "udp", "udp_host", "tcp": one aggregator with a port of its own; "soft": one
+            beside rank 0; else each host sums a share of the blocks; "two": likewise, on all of its
             links.
     """
     if setup.gbit is None or case.bytes < LONG_BYTES or case.kind != "all_reduce":
@@ -83,7 +83,7 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
     streams = _Streams.of(setup, case)
     busier = max(streams.sent, streams.received)
     hosts = setup.hosts
-    if topology in ("udp", "udp_host"):
+    if topology in ("udp", "udp_host", "tcp"):
         times = [busier / setup.gbit]
         if setup.aggregator_gbit is not None:
             times.append(hosts * busier / setup.aggregator_gbit)

@@ -137,8 +137,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=json.loads, required=True, help="cases, as JSON")
     parser.add_argument("--contenders", nargs="+", required=True, help="in this order")
-    parser.add_argument("--aggregator", default="", help="address and port of the one that runs")
-    parser.add_argument("--watched", default="", help="its process")
+    parser.add_argument("--aggregator", default="", help="address and port of one of packets")
+    parser.add_argument("--streams", default="", help="address and port of one of streams")
+    parser.add_argument("--watched", action="append", default=[], help="processes of aggregators")
     parser.add_argument("--default-buffers", action="store_true")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for runs of a case")
     parser.add_argument("--quick", action="store_true")
@@ -153,7 +154,7 @@ def main() -> int:
     torch.set_num_threads(1)
     faulthandler.enable()
     dist.init_process_group("gloo", timeout=timedelta(seconds=2 * CASE_LIMIT_S))
-    session = NetworkSession(given.aggregator)
+    session = NetworkSession({"aggregator": given.aggregator, "streams": given.streams})
     for values in given.cases:
         case = Case(**values)
         # A case that hangs, and that no timeout ends, ends here, and is named as failed.

@@ -21,6 +21,7 @@ NAMES = {
     "auto": "no address given",
     "udp": "aggregator",
     "udp_host": "aggregator, rounded by host",
+    "tcp": "aggregator of streams",
     "soft": "beside rank 0",
     "streams": "streams at one interface",
     "two": "streams at two interfaces",

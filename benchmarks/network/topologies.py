@@ -16,11 +16,13 @@ TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
     "udp": "udp://{aggregator}",
     "udp_host": "udp://{aggregator}",
+    "tcp": "streams://{streams}",
     "soft": "soft://",
     "streams": "streams://",
     "two": "streams://",
 }
-"""AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
+"""AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that takes packets,
+{streams} of the one that takes streams."""
 
 INTERFACES: Mapping[str, str] = {"two": "eth0,eth1"}
 """AFFLUX_INTERFACE of topologies that have one; without it the first interface counts."""
@@ -35,12 +37,12 @@ class NetworkSession(Control):
     """A rank's groups: "gloo", one of Afflux for each topology, and one that is not measured.
 
     Args:
-        aggregator: Address and port of the aggregator that runs.
+        addresses: Addresses and ports of the aggregators that run, by their names in `TOPOLOGIES`.
     """
 
-    def __init__(self, aggregator: str) -> None:
+    def __init__(self, addresses: Mapping[str, str]) -> None:
         super().__init__()
-        self._aggregator = aggregator
+        self._addresses = addresses
         self._made: dict[str, Any] = {}
 
     def group(self, backend: str) -> Any:
@@ -50,7 +52,7 @@ class NetworkSession(Control):
             if backend == "gloo":
                 self._made[backend] = dist.new_group(backend="gloo", timeout=timeout)
             else:
-                url = TOPOLOGIES[backend].format(aggregator=self._aggregator)
+                url = TOPOLOGIES[backend].format(**self._addresses)
                 options = afflux.Options(
                     aggregator=url,
                     interface=INTERFACES.get(backend),

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,10 @@ class _Entry:
 
 
 def take_turns(
-    session: NetworkSession, makes: Mapping[str, Callable[[], Side]], pace: Pace, watched: str
+    session: NetworkSession,
+    makes: Mapping[str, Callable[[], Side]],
+    pace: Pace,
+    watched: Sequence[str],
 ) -> dict[str, Measured]:
     """Measure all contenders. Collective.
 
@@ -81,7 +84,7 @@ def take_turns(
         session: Of this rank.
         makes: Functions that make each contender's side; by name, the same at all ranks.
         pace: How long it may take.
-        watched: Process of the aggregator, for rank 0, whose processor time is read too; or "".
+        watched: Processes of aggregators, for rank 0, whose processor time is read too.
     """
     found: dict[str, Measured] = {}
     entries: list[_Entry] = []
@@ -94,7 +97,7 @@ def take_turns(
             entries.append(entry)
     if not entries:
         return found
-    watched = watched if session.rank == 0 else ""
+    watched = watched if session.rank == 0 else ()
     spent = time.monotonic()
     for repeat in range(pace.repeats):
         started = time.monotonic()
@@ -151,9 +154,9 @@ def _begin(
 
 
 def _run(
-    session: NetworkSession, side: Side, calls: int, watched: str
+    session: NetworkSession, side: Side, calls: int, watched: Sequence[str]
 ) -> tuple[float, float, float]:
-    """Return seconds, processor seconds, and those of the watched process, of a call."""
+    """Return seconds, processor seconds, and those of the watched processes, of a call."""
     wall_s = cpu_s = watched_s = 0.0
     processor = CpuTimer()
     left = calls
@@ -162,7 +165,7 @@ def _run(
         left -= now
         side.restore()
         processor.prepare()
-        before_s = process_seconds(watched) if watched else 0.0
+        before_s = sum(map(process_seconds, watched))
         dist.barrier(session.control)
         processor.start()
         started = time.perf_counter()
@@ -171,7 +174,7 @@ def _run(
         wall_s += time.perf_counter() - started
         cpu_s += processor.stop()
         if watched:
-            watched_s += process_seconds(watched) - before_s
+            watched_s += sum(map(process_seconds, watched)) - before_s
     return wall_s / calls, cpu_s / calls, watched_s / calls
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from afflux_drivers.errors import NotAuthenticated, RankRefused, RanksMissing
 from afflux_drivers.streams import connecting
-from afflux_drivers.streams.accepting import Listener
 from afflux_drivers.streams.connecting import connect_mesh
+from afflux_drivers.streams.strangers import Listener
 from tests.support.drivers.meshes import GROUP, SECRET, Meshes, is_connected, open_ports
 
 # A socket that is left to the garbage collector is a leak.

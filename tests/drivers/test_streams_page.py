@@ -58,7 +58,7 @@ def codes(connecting: bytes, accepting: bytes) -> tuple[Codes, Codes]:
 
 
 def claim(connecting: int, accepting: int) -> bytes:
-    numbers = struct.pack(">5I", RANKS, 1, connecting, accepting, 0)
+    numbers = struct.pack(">7I", RANKS, 1, connecting, accepting, 0, connecting, 1)
     return hashlib.sha256(NAME.encode()).digest() + numbers
 
 
@@ -81,7 +81,7 @@ def accept(listener: socket.socket, higher: int) -> socket.socket:
     hello, own = receive(tcp, 48), secrets.token_hex(16).encode()
     theirs, ours = codes(hello[16:], own)
     tcp.sendall(own + ours.frame(b""))
-    assert receive(tcp, 117) == theirs.frame(claim(higher, OWN))
+    assert receive(tcp, 125) == theirs.frame(claim(higher, OWN))
     tcp.sendall(ours.frame(b"\0"))
     return tcp
 

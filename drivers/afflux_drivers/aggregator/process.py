@@ -10,15 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from afflux_drivers.addresses import authority
 from afflux_drivers.aggregator.board import BoardFailed
-from afflux_drivers.aggregator.server import AggregatorServer
 
 __all__ = ["log_to_error_output", "serve_until_stopped"]
 
-_READY = "afflux: {engine} engine on udp://{authority}"
+_READY = "afflux: {server.engine_name} engine on {server.url}"
 """The line on standard output that reports where the aggregator listens."""
 
 _FAILED = "afflux: cannot serve: {error}"
@@ -30,6 +28,24 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _PR_SET_PDEATHSIG = 1
 
 _log = logging.getLogger("afflux")
+
+
+class Server(Protocol):
+    """The server that an aggregator's process runs.
+
+    Attributes:
+        engine_name: The engine's kind.
+        url: Where it listens, for AFFLUX_AGGREGATOR.
+    """
+
+    engine_name: str
+    url: str
+
+    def serve_forever(self) -> None:
+        """Serve until `stop` is called."""
+
+    def stop(self) -> None:
+        """Make `serve_forever` return soon. Thread-safe."""
 
 
 @contextlib.contextmanager
@@ -54,7 +70,7 @@ def log_to_error_output(level: int | str) -> Iterator[None]:
 
 
 def serve_until_stopped(
-    serving: AbstractContextManager[AggregatorServer],
+    serving: AbstractContextManager[Server],
     owner: int | None = None,
     owner_signal: bool = False,
 ) -> int:
@@ -105,10 +121,7 @@ def serve_until_stopped(
         # From now on a signal is noticed below: there is a thread to be ended first.
         ready.set()
         thread.start()
-        _say(
-            _READY.format(engine=server.engine_name, authority=authority(*server.address)),
-            sys.stdout,
-        )
+        _say(_READY.format(server=server), sys.stdout)
         asked = False
         while not asked and thread.is_alive():
             asked = bool(select.select([stopped], [], [], 0.5)[0])
@@ -143,7 +156,7 @@ def _say(line: str, output: TextIO) -> None:
         print(line, file=output, flush=True)
 
 
-def _serve_forever(server: AggregatorServer) -> None:
+def _serve_forever(server: Server) -> None:
     try:
         server.serve_forever()
     except BoardFailed as error:

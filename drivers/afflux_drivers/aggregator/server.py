@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from afflux_drivers import _native
-from afflux_drivers.addresses import is_ipv6, named, resolve
+from afflux_drivers.addresses import authority, is_ipv6, named, resolve
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import BACKLOG, ControlServer
@@ -59,6 +59,7 @@ class AggregatorServer:
     Attributes:
         address: Host and port on which it listens.
         engine_name: The engine's kind.
+        url: For AFFLUX_AGGREGATOR.
 
     Raises:
         BoardFailed: If a board cannot be reached, or is apart and has no address.
@@ -85,6 +86,7 @@ class AggregatorServer:
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
         self.address: tuple[str, int] = named(listener.getsockname())
+        self.url = f"udp://{authority(*self.address)}"
         try:
             host, port = "", self.address[1]
             if isinstance(engine, Board) and engine.apart:

@@ -19,36 +19,28 @@ _PORT_MAX = (1 << 16) - 1
 _TTL_MAX = 255
 
 
-def server_options() -> argparse.ArgumentParser:
-    """Return a parser with the options of a server, whatever its engine is."""
+def server_options(packets: bool = True) -> argparse.ArgumentParser:
+    """Return a parser with the options of a server, whatever its engine is.
+
+    Args:
+        packets: Whether its engine takes packets.
+    """
     parser = argparse.ArgumentParser(add_help=False)
     add = parser.add_argument_group("where it listens").add_argument
     add(
         "--host",
         default="127.0.0.1",
-        help="address to bind; soft also takes IPv6, and :: for all (%(default)s)",
+        help="address to bind; streams and soft also take IPv6, and :: for all (%(default)s)",
     )
     add(
         "--port",
         type=whole(0, _PORT_MAX),
         metavar="N",
         default=wire.PORT,
-        help="UDP and TCP port; 0: any free one (%(default)s)",
+        help="TCP port, and UDP port for packets; 0: any free one (%(default)s)",
     )
-    results = parser.add_argument_group("where results go").add_argument
-    results(
-        "--group",
-        type=checked(MulticastGroup.parse),
-        metavar="ADDRESS:PORT",
-        help="multicast group to which each result goes once (default: once to each rank)",
-    )
-    results(
-        "--group-ttl",
-        type=whole(1, _TTL_MAX),
-        metavar="N",
-        default=1,
-        help="number of routers on the way, plus one (%(default)s)",
-    )
+    if packets:
+        _add_of_packets(parser)
     access = parser.add_argument_group("who may create jobs, and how many").add_argument
     access(
         "--secret-file",
@@ -63,30 +55,12 @@ def server_options() -> argparse.ArgumentParser:
         "other hosts reach it",
     )
     access(
-        "--translated",
-        action="store_true",
-        help="with a secret: clients reach this port by another address or number than its own",
-    )
-    access(
         "--peer-share",
         type=float,
         metavar="SHARE",
         default=PEER_SHARE,
         help="most of all jobs, slots and connections that one peer address may have while it is "
         "alone, 0 to 1 (%(default)s)",
-    )
-    access(
-        "--requests-per-second",
-        type=float,
-        metavar="N",
-        default=REQUESTS_PER_S,
-        help="of a peer address, on the control channel; more are answered later (%(default)g)",
-    )
-    access(
-        "--workers-may-move",
-        action="store_true",
-        help="let workers join from another address while their job runs, as behind a router that "
-        "translates addresses and forgets its translations",
     )
     parser.add_argument(
         "--log-level",
@@ -98,6 +72,43 @@ def server_options() -> argparse.ArgumentParser:
     parser.add_argument("--owner", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--owner-signal", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def _add_of_packets(parser: argparse.ArgumentParser) -> None:
+    """Add what only a server of packets has."""
+    results = parser.add_argument_group("where results go").add_argument
+    results(
+        "--group",
+        type=checked(MulticastGroup.parse),
+        metavar="ADDRESS:PORT",
+        help="multicast group to which each result goes once (default: once to each rank)",
+    )
+    results(
+        "--group-ttl",
+        type=whole(1, _TTL_MAX),
+        metavar="N",
+        default=1,
+        help="number of routers on the way, plus one (%(default)s)",
+    )
+    clients = parser.add_argument_group("its clients").add_argument
+    clients(
+        "--translated",
+        action="store_true",
+        help="with a secret: clients reach this port by another address or number than its own",
+    )
+    clients(
+        "--requests-per-second",
+        type=float,
+        metavar="N",
+        default=REQUESTS_PER_S,
+        help="of a peer address, on the control channel; more are answered later (%(default)g)",
+    )
+    clients(
+        "--workers-may-move",
+        action="store_true",
+        help="let workers join from another address while their job runs, as behind a router that "
+        "translates addresses and forgets its translations",
+    )
 
 
 def access_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Access:
@@ -116,7 +127,7 @@ def access_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     return Access(
         secret=find_secret(file, text),
         no_secret=arguments.no_secret,
-        translated=arguments.translated,
+        translated=getattr(arguments, "translated", False),
         peer_share=arguments.peer_share,
-        requests_per_s=arguments.requests_per_second,
+        requests_per_s=getattr(arguments, "requests_per_second", REQUESTS_PER_S),
     )

@@ -11,6 +11,7 @@ from afflux_drivers.c_api import Status
 from afflux_drivers.collectives.call import GroupCall
 from afflux_drivers.errors import (
     AffluxError,
+    AggregatorUnreachable,
     DeadlineExceeded,
     Disagreement,
     Interrupted,
@@ -41,9 +42,18 @@ class GroupWorker:
         rank: Own rank, as the native part numbers it.
         names: The ranks' names in messages and errors, in order: their numbers in a larger group.
         medium: The means by which the ranks sum, for messages, such as "shared memory".
+        aggregator: Host and port of what sums for the ranks; empty if they do.
     """
 
-    def __init__(self, group: _native.Group, rank: int, names: Sequence[int], medium: str) -> None:
+    def __init__(
+        self,
+        group: _native.Group,
+        rank: int,
+        names: Sequence[int],
+        medium: str,
+        aggregator: str = "",
+    ) -> None:
+        self._aggregator = aggregator
         self._names = tuple(names)
         self._medium = medium
         self.rank = self._names[rank]
@@ -84,6 +94,7 @@ class GroupWorker:
             RanksMissing: Ranks have not come in time; the error names them.
             RanksEnded: Ranks will not come; the error names them.
             DeadlineExceeded: The time is over, though all ranks have come.
+            AggregatorUnreachable: The aggregator has ended, or failed the group.
             Interrupted: `interrupted` gave a reason, or another rank has failed.
             WorkerFailed: This worker had failed before.
         """
@@ -217,6 +228,11 @@ class GroupWorker:
 
     def _too_late(self, timeout_s: float) -> DeadlineExceeded:
         ranks = self._named(self._group.missing())
+        if not ranks and self._group.waits_for_aggregator():
+            return DeadlineExceeded(
+                f"{timed_out(timeout_s)}: rank {self.rank} still waits for the results of the "
+                f"aggregator at {self._aggregator} ({self._medium})"
+            )
         if not ranks:
             return DeadlineExceeded(f"{timed_out(timeout_s)} at rank {self.rank} ({self._medium})")
         return RanksMissing(
@@ -232,6 +248,11 @@ class GroupWorker:
                 f"rank(s) {_names(ended)} ended or closed the group; rank {self.rank} waited for "
                 f"their contributions ({self._medium})",
                 ended,
+            )
+        before, of_aggregator, after = reason.partition("the aggregator: ")
+        if self._aggregator and of_aggregator:
+            return AggregatorUnreachable(
+                f"rank {self.rank}: {before}the aggregator at {self._aggregator}: {after}"
             )
         return Interrupted(f"rank {self.rank}: {reason}")
 

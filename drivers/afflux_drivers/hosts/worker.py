@@ -32,6 +32,7 @@ class HostsWorker(GroupWorker):
             rail.
         threads: How many move the lanes, the calling one among them.
         rounds: Whether each host rounds its sums of floats.
+        aggregator: As for `StreamsWorker`.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class HostsWorker(GroupWorker):
         lanes: Sequence[Sequence[socket.socket | None]],
         threads: int,
         rounds: bool,
+        aggregator: str = "",
     ) -> None:
         host = next(number for number, ranks in enumerate(hosts) if rank in ranks)
         descriptors = [
@@ -58,7 +60,8 @@ class HostsWorker(GroupWorker):
             rounds,
         )
         self._threads = threads
-        super().__init__(self._hosts, rank, range(sum(map(len, hosts))), "memory and streams")
+        ranks = range(sum(map(len, hosts)))
+        super().__init__(self._hosts, rank, ranks, "memory and streams", aggregator)
 
     def statistics(self) -> dict[str, int]:
         """Return counts since the worker was made. Any thread."""

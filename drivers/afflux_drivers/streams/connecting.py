@@ -10,16 +10,25 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
-from afflux_drivers.addresses import authority, peer_name, resolve
-from afflux_drivers.errors import NotAuthenticated, RankRefused, RanksMissing, timed_out
+from afflux_drivers.addresses import Place, authority, peer_name, resolve
+from afflux_drivers.errors import (
+    AggregatorRefused,
+    AggregatorUnreachable,
+    NotAuthenticated,
+    RankRefused,
+    RanksMissing,
+    timed_out,
+)
 from afflux_drivers.sockets import set_up_tcp
-from afflux_drivers.streams.accepting import Acceptor, Listener
-from afflux_drivers.streams.handshake import Member, Verdict, introduce
+from afflux_drivers.streams.accepting import Acceptor
+from afflux_drivers.streams.handshake import Claim, Member, Verdict, introduce
+from afflux_drivers.streams.strangers import Listener
 
-__all__ = ["connect_mesh"]
+__all__ = ["connect_aggregator", "connect_mesh"]
 
 _RETRY_S = 0.02
 _RETRY_MAX_S = 0.5
@@ -63,9 +72,79 @@ def connect_mesh(
         NotAuthenticated: The program at a rank's endpoint does not know the secret.
         OSError: An endpoint's host has no address.
     """
-    member = Member(secret, group, rank, len(endpoints), links)
-    mesh = _Mesh(listener.tcp, member, endpoints, names or range(len(endpoints)))
-    return _make_in_thread(mesh, timeout_s)
+    names = names or range(len(endpoints))
+    member = Member(secret, group, rank, len(endpoints), links, names[rank])
+    return _make_in_thread(_Mesh(listener.tcp, member, endpoints, names), timeout_s)
+
+
+def connect_aggregator(
+    endpoint: tuple[str, int],
+    member: Member,
+    own: Sequence[str],
+    timeout_s: float,
+) -> list[socket.socket]:
+    """Connect this rank with the aggregator of a mesh.
+
+    Args:
+        endpoint: Of the aggregator.
+        member: This rank in the mesh; its secret is the aggregator's for it.
+        own: Address of this host that each link takes.
+        timeout_s: For all of it.
+
+    Returns:
+        A socket for each link, as those of `connect_mesh`.
+
+    Raises:
+        AggregatorUnreachable: The aggregator has not answered in time.
+        AggregatorRefused: It answered, and refused.
+        NotAuthenticated: The program at the endpoint does not know the secret.
+        OSError: The endpoint's host has no address.
+    """
+    (sockets,) = _make_in_thread(_ToAggregator(endpoint, member, own), timeout_s)
+    return sockets
+
+
+class _Stairs:
+    """Waiting times between attempts."""
+
+    def __init__(self) -> None:
+        self._wait_s = _RETRY_S
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, _RETRY_MAX_S)
+
+
+async def _attempt(
+    place: Place, secret: bytes, claim: Claim, note: Callable[[str], None], own: str = ""
+) -> tuple[socket.socket, Verdict]:
+    """Connect, and carry out the handshake; return the socket and the verdict, not OCCUPIED.
+
+    Args:
+        place: Where the other end listens.
+        secret: The group's.
+        claim: The connection's place in the group.
+        note: Told how far it has come, for messages.
+        own: Address of this host that it takes; empty for any.
+    """
+    tcp = socket.socket(place.family, socket.SOCK_STREAM)
+    try:
+        set_up_tcp(tcp)
+        if own:
+            tcp.bind(resolve(own, 0, socket.SOCK_STREAM)[0].where)
+        note("it does not answer")
+        await asyncio.get_running_loop().sock_connect(tcp, place.where)
+        if tcp.getsockname() == tcp.getpeername():
+            # A port that nobody listens at may become the own one of a connection to it.
+            raise ConnectionRefusedError("nobody listens there")
+        note("it has accepted the connection, and does not answer")
+        verdict = await introduce(tcp, secret, claim)
+        if verdict == Verdict.OCCUPIED:
+            raise ConnectionRefusedError(verdict.reason)
+    except BaseException:
+        tcp.close()
+        raise
+    return tcp, verdict
 
 
 class _Mesh:
@@ -120,7 +199,7 @@ class _Mesh:
 
     async def _connect(self, peer: int, link: int) -> None:
         """Make a connection with a lower rank, however often it takes."""
-        wait_s = _RETRY_S
+        stairs = _Stairs()
         while True:
             try:
                 self._sockets[peer, link] = await self._attempt(peer, link)
@@ -132,32 +211,24 @@ class _Mesh:
                 ) from None
             except OSError as error:
                 self._failures[peer, link] = _reason(error)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _RETRY_MAX_S)
+            await stairs.wait()
 
     async def _attempt(self, peer: int, link: int) -> socket.socket:
-        family, where = self._places[peer]
-        tcp = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            set_up_tcp(tcp)
-            self._failures.setdefault((peer, link), "it does not answer")
-            await asyncio.get_running_loop().sock_connect(tcp, where)
-            if tcp.getsockname() == tcp.getpeername():
-                # A port that nobody listens at may become the own one of a connection to it.
-                raise ConnectionRefusedError("nobody listens there")
-            self._failures[peer, link] = "it has accepted the connection, and does not answer"
-            claim = self._member.claim(peer, link)
-            verdict = await introduce(tcp, self._member.secret, claim)
-            if verdict == Verdict.OCCUPIED:
-                raise ConnectionRefusedError(verdict.reason)
-            if verdict != Verdict.ACCEPTED:
-                own = self._names[self._member.rank]
-                raise RankRefused(
-                    f"{self._name(peer)} refuses the connection of rank {own}: {verdict.reason}"
-                )
-        except BaseException:
+        member = self._member
+
+        def note(how_far: str) -> None:
+            # How an earlier attempt has ended says more than that this one has begun.
+            if how_far != "it does not answer" or (peer, link) not in self._failures:
+                self._failures[peer, link] = how_far
+
+        claim = member.claim(peer, link)
+        tcp, verdict = await _attempt(self._places[peer], member.secret, claim, note)
+        if verdict != Verdict.ACCEPTED:
             tcp.close()
-            raise
+            raise RankRefused(
+                f"{self._name(peer)} refuses the connection of rank {member.number}: "
+                f"{verdict.reason}"
+            )
         return tcp
 
     def _missing(self, timeout_s: float) -> RanksMissing:
@@ -181,12 +252,82 @@ class _Mesh:
         return RanksMissing(f"{text}; {turned_away}" if turned_away else text, ranks)
 
 
+class _ToAggregator:
+    """The connections of one rank with an aggregator while they are made."""
+
+    def __init__(self, endpoint: tuple[str, int], member: Member, own: Sequence[str]) -> None:
+        self._member, self._own = member, own
+        self._name = f"the aggregator at {authority(*endpoint)}"
+        self._place = resolve(*endpoint, socket.SOCK_STREAM)[0]
+        self._sockets: dict[int, socket.socket] = {}
+        self._why = ""
+
+    async def make(self, timeout_s: float) -> list[list[socket.socket]]:
+        """Make all connections, and return them. Leaves some if it fails."""
+        links = range(self._member.links)
+        tasks = [asyncio.create_task(self._connect(link)) for link in links]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*tasks)
+        except TimeoutError:
+            raise AggregatorUnreachable(
+                f"{timed_out(timeout_s)}: rank {self._member.number} waited for {self._name}: "
+                f"{self._why}"
+            ) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [[self._sockets[link] for link in links]]
+
+    def close(self) -> None:
+        """Close the connections."""
+        for tcp in self._sockets.values():
+            tcp.close()
+
+    async def _connect(self, link: int) -> None:
+        member, stairs = self._member, _Stairs()
+        while True:
+            try:
+                tcp, verdict = await _attempt(
+                    self._place, member.secret, member.claim(member.ranks, link), self._note,
+                    self._own[link],
+                )  # fmt: skip
+            except NotAuthenticated as error:
+                raise NotAuthenticated(
+                    f"{self._name} does not prove that it knows the secret: {error}, or is "
+                    "another program"
+                ) from None
+            except OSError as error:
+                self._why = _reason(error)
+                await stairs.wait()
+                continue
+            if verdict != Verdict.ACCEPTED:
+                tcp.close()
+                raise AggregatorRefused(
+                    f"{self._name} refuses the connection of rank {member.number}: {verdict.reason}"
+                )
+            self._sockets[link] = tcp
+            return
+
+    def _note(self, how_far: str) -> None:
+        self._why = how_far if how_far != "it does not answer" else self._why or how_far
+
+
+class _Connecting(Protocol):
+    """Connections that `_make_in_thread` makes."""
+
+    async def make(self, timeout_s: float) -> list[list[socket.socket]]: ...
+
+    def close(self) -> None: ...
+
+
 def _reason(error: OSError) -> str:
     # asyncio has words of its own for what the kernel says.
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def _make_in_thread(mesh: _Mesh, timeout_s: float) -> list[list[socket.socket]]:
+def _make_in_thread(mesh: _Connecting, timeout_s: float) -> list[list[socket.socket]]:
     """Make a mesh in a loop of its own; an exception in this thread, as by Ctrl-C, ends that."""
     outcome: Future[list[list[socket.socket]]] = Future()
     loops: list[asyncio.AbstractEventLoop] = []

@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from afflux_drivers.control.line_codes import (
     NONCE_DIGITS,
@@ -27,11 +27,12 @@ from afflux_drivers.control.line_codes import (
 )
 from afflux_drivers.errors import NotAuthenticated
 
-__all__ = ["Claim", "Member", "Verdict", "answer", "examine", "introduce"]
+__all__ = ["Claim", "Member", "Verdict", "aggregator_key", "answer", "examine", "introduce"]
 
 _MAGIC = b"afflux streams 1"
 _KEY = b"afflux streams 1: key"
-_CLAIM = struct.Struct(">32s5I")
+_AGGREGATOR = b"afflux streams 1: aggregator"
+_CLAIM = struct.Struct(">32s7I")
 _HELLO_BYTES = len(_MAGIC) + NONCE_DIGITS
 _CODE_BYTES = len(LineCode(b"").sign(b""))
 _CHALLENGE_BYTES = NONCE_DIGITS + _CODE_BYTES
@@ -48,8 +49,10 @@ class Claim:
         ranks: Number of ranks.
         links: Connections between each two of them.
         connecting: The rank that connects.
-        accepting: The rank that accepts.
+        accepting: The rank that accepts; of an aggregator, the number of ranks.
         link: Number of this connection between the two.
+        number: The connecting rank's number in a larger group, for messages.
+        sources: How many ranks of that the connecting one stands for.
     """
 
     group: bytes
@@ -58,11 +61,12 @@ class Claim:
     connecting: int
     accepting: int
     link: int
+    number: int
+    sources: int
 
     def pack(self) -> bytes:
         """Return the claim as it is sent."""
-        numbers = (self.ranks, self.links, self.connecting, self.accepting, self.link)
-        return _CLAIM.pack(self.group, *numbers)
+        return _CLAIM.pack(*astuple(self))
 
 
 class Verdict(enum.IntEnum):
@@ -75,6 +79,8 @@ class Verdict(enum.IntEnum):
     """The claim names another group, or another incarnation of it."""
     OTHER_PLACE = 3
     """The group has no such place here: the two count ranks or links differently."""
+    NO_ROOM = 4
+    """An aggregator has as many connections as it takes, of this peer or at all."""
 
     @property
     def reason(self) -> str:
@@ -87,6 +93,7 @@ _REASONS = (
     "this place is taken by another connection",
     "it is in another group, or in another incarnation of this one",
     "it is another rank, or has another number of ranks or connections",
+    "it has no room for more connections",
 )
 
 
@@ -100,6 +107,8 @@ class Member:
         rank: Its own.
         ranks: Number of ranks.
         links: Connections between each two of them.
+        number: Its number in a larger group.
+        sources: How many ranks of that it stands for.
     """
 
     secret: bytes
@@ -107,22 +116,23 @@ class Member:
     rank: int
     ranks: int
     links: int
+    number: int
+    sources: int = 1
 
     def claim(self, accepting: int, link: int) -> Claim:
         """Return the claim to a connection with another rank."""
-        return self._claim(self.rank, accepting, link)
+        digest = hashlib.sha256(self.group.encode()).digest()
+        return Claim(
+            digest, self.ranks, self.links, self.rank, accepting, link, self.number, self.sources
+        )
 
     def judge(self, claim: Claim) -> Verdict:
         """Return the verdict on a claim of a higher rank to a place that nobody has."""
-        right = self._claim(claim.connecting, self.rank, claim.link)
-        if claim.group != right.group:
+        if claim.group != hashlib.sha256(self.group.encode()).digest():
             return Verdict.OTHER_GROUP
         known = self.rank < claim.connecting < self.ranks and claim.link < self.links
-        return Verdict.ACCEPTED if claim == right and known else Verdict.OTHER_PLACE
-
-    def _claim(self, connecting: int, accepting: int, link: int) -> Claim:
-        digest = hashlib.sha256(self.group.encode()).digest()
-        return Claim(digest, self.ranks, self.links, connecting, accepting, link)
+        same = (claim.ranks, claim.links, claim.accepting) == (self.ranks, self.links, self.rank)
+        return Verdict.ACCEPTED if known and same else Verdict.OTHER_PLACE
 
 
 async def introduce(tcp: socket.socket, secret: bytes, claim: Claim) -> Verdict:
@@ -196,6 +206,17 @@ async def answer(tcp: socket.socket, codes: LineCode, verdict: Verdict) -> None:
         OSError: The connection has ended.
     """
     await asyncio.get_running_loop().sock_sendall(tcp, codes.sign(bytes([verdict])))
+
+
+def aggregator_key(secret: bytes | None) -> bytes:
+    """Return the 16 bytes that ranks prove to an aggregator that they know.
+
+    Rank 0 alone needs the secret; the others get this from it, which opens no control channel.
+
+    Args:
+        secret: The aggregator's; None if it has none.
+    """
+    return hmac.digest(secret or b"", _AGGREGATOR, "sha256")[:16]
 
 
 def _key(secret: bytes) -> bytes:

@@ -17,18 +17,24 @@ class StreamsWorker(GroupWorker):
         lanes: Connected sockets, non-blocking, by lane and rank; None for the own one. They belong
             to the worker from now on. Each lane carries a share of every larger tensor.
         threads: How many move the lanes, the calling one among them.
+        aggregator: Host and port of the aggregator to which the last socket of each lane leads;
+            empty if there is none.
     """
 
     def __init__(
-        self, rank: int, lanes: Sequence[Sequence[socket.socket | None]], threads: int = 1
+        self,
+        rank: int,
+        lanes: Sequence[Sequence[socket.socket | None]],
+        threads: int = 1,
+        aggregator: str = "",
     ) -> None:
-        names = list(range(len(lanes[0])))
+        names = list(range(len(lanes[0]) - bool(aggregator)))
         descriptors = [
             [-1 if each is None else each.detach() for each in streams] for streams in lanes
         ]
         self._mesh = _native.StreamsGroup(rank, descriptors, names, threads)
         self._threads = threads
-        super().__init__(self._mesh, rank, names, "streams")
+        super().__init__(self._mesh, rank, names, "streams", aggregator)
 
     def statistics(self) -> dict[str, int]:
         """Return counts since the worker was made. Any thread."""

@@ -155,6 +155,8 @@ void bind_group(nb::module_& module) {
         .def("differing", &GroupHandle::differing,
              "Return the ranks whose call differs from this one's, after GroupDisagreement.")
         .def("missing", &GroupHandle::missing, "Return the ranks for which this one waits.")
+        .def("waits_for_aggregator", &GroupHandle::waits_for_aggregator,
+             "Return whether an aggregator alone has not done its part.")
         .def("dead", &GroupHandle::dead,
              "Return the ranks whose process has ended, or that have left.")
         .def("fail", &GroupHandle::fail, "text"_a,

@@ -1,12 +1,17 @@
 // The group of ranks that have streams to each other, for Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/group_handle.hpp"
 #include "bindings/parts.hpp"
+#include "streams/aggregator.hpp"
 #include "streams/mesh.hpp"
 
 namespace nb = nanobind;
@@ -39,6 +44,24 @@ class StreamsGroup final : public GroupHandle {
     }
 };
 
+class StreamsAggregator {
+  public:
+    StreamsAggregator(const std::vector<std::vector<int>>& sockets, const std::vector<int>& sources,
+                      const std::vector<int>& names)
+        : aggregator_(sockets, sources, names) {}
+
+    std::string run() {
+        const nb::gil_scoped_release no_python;
+        return aggregator_.run();
+    }
+    void stop() { aggregator_.stop(); }
+    std::uint64_t operations() const { return aggregator_.operations(); }
+    std::uint64_t bytes() const { return aggregator_.bytes(); }
+
+  private:
+    streams::Aggregator aggregator_;
+};
+
 }  // namespace
 
 void bind_streams(nb::module_& module) {
@@ -46,10 +69,25 @@ void bind_streams(nb::module_& module) {
         module, "StreamsGroup",
         "One rank's end of a group whose ranks have streams to each other.\n\n"
         "Takes over the sockets, by lane and then by rank, -1 for the own one: connected, and\n"
-        "without blocking. Nobody else may close them. So many threads move the lanes.")
+        "without blocking. Nobody else may close them. After those of the ranks there may be one\n"
+        "to an aggregator. So many threads move the lanes.")
         .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int>(), "rank"_a,
              "sockets"_a, "names"_a, "threads"_a)
         .def("statistics", &StreamsGroup::statistics);
+    nb::class_<StreamsAggregator>(
+        module, "StreamsAggregator",
+        "The aggregator of a group whose ranks have streams to it.\n\n"
+        "Takes over the sockets, by lane and then by rank: connected, and without blocking.\n"
+        "`sources` are how many ranks each one stands for, `names` their numbers in messages.")
+        .def(nb::init<const std::vector<std::vector<int>>&, const std::vector<int>&,
+                      const std::vector<int>&>(),
+             "sockets"_a, "sources"_a, "names"_a)
+        .def("run", &StreamsAggregator::run,
+             "Serve until all ranks have ended, or `stop`; once. Return why the group has failed,\n"
+             "empty if it has not.")
+        .def("stop", &StreamsAggregator::stop, "Make `run` return soon. Any thread.")
+        .def_prop_ro("operations", &StreamsAggregator::operations, "All-reduces that are over.")
+        .def_prop_ro("bytes", &StreamsAggregator::bytes, "Of tensors that were summed.");
 }
 
 }  // namespace afflux::bindings

@@ -33,6 +33,7 @@ class GroupHandle {
     std::vector<int> differing() const { return open()->differing(); }
     std::vector<std::uint64_t> fingerprints() const { return open()->fingerprints(); }
     std::vector<int> missing() const { return open()->missing(); }
+    bool waits_for_aggregator() const { return open()->waits_for_aggregator(); }
     // Also asked when another thread has closed the group meanwhile.
     std::vector<int> dead() const;
     void fail(const std::string& text) const { open()->fail(text); }

@@ -47,6 +47,8 @@ class Group {
     virtual std::vector<int> differing() const = 0;
     // Ranks for which this one waits.
     virtual std::vector<int> missing() const = 0;
+    // Whether all ranks have done their part, and what sums for them has not.
+    virtual bool waits_for_aggregator() const { return false; }
     // Ranks that were there and no longer are.
     virtual std::vector<int> ended() const = 0;
     // Makes all ranks leave their operations with Failed; the first text stays.

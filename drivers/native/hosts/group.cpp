@@ -84,7 +84,7 @@ std::uint64_t Group::begin(const Request& request) {
     Request whole = request;
     if (divides_) whole.op = Op::Sum;
     caller_.prepare(whole, call_);
-    signature_ = streams::signature_of(request);
+    signature_ = streams::signature_of(whole);
     terms_.reset();
     if (reduces(request.what)) {
         const int scale = divides_ ? sums::average_scale(ranks_) : 0;
@@ -175,8 +175,10 @@ void Group::begin_exchange() {
         rail_->begin(barrier);
         return;
     }
+    signature_.stripe = static_cast<std::uint32_t>(stripe.last - stripe.first);
     rail_->begin_piece(streams::layout_of_hosts(stage_.first(piece_) + first, Stage::apart(),
-                                                stage_.result(piece_) + first, bytes, sources_),
+                                                stage_.result(piece_) + first, bytes, sources_,
+                                                rail_->aggregated()),
                        bytes, *call_.reduction, *terms_, signature_);
 }
 

@@ -9,12 +9,15 @@
 
 namespace afflux::streams {
 
-Exchange::Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names)
+Exchange::Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names,
+                   Begin begin_by_call)
     : rank_(rank),
-      ranks_(static_cast<int>(sockets.size())),
+      ranks_(static_cast<int>(names.size())),
+      members_(static_cast<int>(sockets.size())),
       names_(std::move(names)),
+      begin_by_call_(std::move(begin_by_call)),
       flags_(kPieceBlocks) {
-    for (int r = 0; r < ranks_; ++r)
+    for (int r = 0; r < members_; ++r)
         peers_.push_back(r == rank ? nullptr
                                    : std::make_unique<Peer>(sockets[static_cast<std::size_t>(r)]));
 }
@@ -32,21 +35,36 @@ void Exchange::begin(const Layout& layout, const Reduction* reduction, const Ter
     disagreed_ = false;
     for (const auto& each : peers_) {
         if (!each) continue;
-        each->called = each->call_queued = false;
+        each->called = false;
+        each->call_queued = is_aggregator();
         each->contributions = each->results = 0;
         each->contributions_queued = each->contributions_sent = 0;
-        each->results_queued = 0;
+        each->results_queued = each->results_sent = 0;
+    }
+    if (members_ > ranks_ && !is_aggregator()) {
+        // It calls nothing, and hears of what it has a part in.
+        Peer& aggregator = peer(ranks_);
+        aggregator.called = true;
+        aggregator.call_queued = !contributions_to(ranks_);
+        aggregator.signature = signature;
     }
     reduced_ = 0;
-    present_.assign(blocks_in(own().bytes), 1);
+    const std::size_t blocks = blocks_in(own().bytes);
+    present_.assign(layout_.ring ? std::min(blocks, layout_.ring * layout_.piece_blocks) : blocks,
+                    1);
     // Without contributions, or with the own alone, an owner's part is a result already.
     const Ranks others = layout_.contributing & ~(Ranks{1} << rank_);
     if (!others && !reduction_) reduced_ = layout_.pieces(own());
     missing_.store(0, std::memory_order_relaxed);
 }
 
+void Exchange::end() {
+    active_ = false;
+    layout_ = {};
+}
+
 std::size_t Exchange::contributions_from(int rank) const {
-    return has(layout_.contributing, rank) ? layout_.pieces(own()) : 0;
+    return contributes(rank) ? layout_.pieces(own()) : 0;
 }
 
 std::size_t Exchange::results_from(int rank) const {
@@ -54,22 +72,27 @@ std::size_t Exchange::results_from(int rank) const {
 }
 
 std::size_t Exchange::contributions_to(int rank) const {
-    return has(layout_.contributing, rank_) ? layout_.pieces(part(rank)) : 0;
+    return contributes(rank_) ? layout_.pieces(part(rank)) : 0;
 }
 
 std::size_t Exchange::results_to(int rank) const {
     return has(layout_.receiving, rank) ? layout_.pieces(own()) : 0;
 }
 
+// An aggregator need not hear of a disagreement, and may have no room for what is on its way.
 bool Exchange::calls_sent() const {
-    return std::all_of(peers_.begin(), peers_.end(), [](const auto& each) {
+    return std::all_of(peers_.begin(), peers_.begin() + ranks_, [](const auto& each) {
         return !each || (each->call_queued && each->out.empty());
     });
 }
 
+bool Exchange::all_ended() const {
+    return std::ranges::all_of(peers_, [](const auto& each) { return !each || each->in.ended(); });
+}
+
 bool Exchange::over() const {
-    if (disagreed_ || calls_ != peers() || reduced_ != layout_.pieces(own())) return false;
-    for (int r = 0; r < ranks_; ++r) {
+    if (disagreed_ || calls_ != callers() || reduced_ != layout_.pieces(own())) return false;
+    for (int r = 0; r < members_; ++r) {
         if (r == rank_) continue;
         const Peer& each = peer(r);
         if (!each.call_queued || !each.out.empty() || each.results != results_from(r) ||
@@ -92,7 +115,7 @@ bool Exchange::wants_output(int rank) const {
 bool Exchange::progress() {
     bool moved = false;
     Ranks absent = 0, behind = 0;
-    for (int r = 0; r < ranks_; ++r) {
+    for (int r = 0; r < members_; ++r) {
         if (r == rank_) continue;
         moved |= send(r);
         moved |= receive(r);
@@ -104,7 +127,7 @@ bool Exchange::progress() {
     }
     // After all have been read: a rank that has given up because of another one may have ended
     // without saying so.
-    for (int r = 0; r < ranks_; ++r)
+    for (int r = 0; r < members_; ++r)
         if (r != rank_) look_for_end(r);
     moved |= reduce();
     // Ranks that have called may be waiting for those that have not.
@@ -117,6 +140,7 @@ void Exchange::look_for_end(int rank) {
     const Peer& each = peer(rank);
     if (!each.in.ended() && each.out.error().empty()) return;
     ended_.fetch_or(Ranks{1} << rank, std::memory_order_relaxed);
+    if (!active_) return;
     const bool waits_for_it = !each.called || each.contributions != contributions_from(rank) ||
                               each.results != results_from(rank) || !each.out.error().empty();
     if (waits_for_it && !(disagreed_ && each.called))
@@ -129,8 +153,12 @@ bool Exchange::reduce() {
     for (; reduced_ < layout_.pieces(own()); ++reduced_, moved = true) {
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
-            if (has(layout_.contributing, r) && peer(r).contributions <= reduced_) return moved;
+            if (contributes(r) && peer(r).contributions <= reduced_) return moved;
             if (layout_.in_place && peer(r).contributions_sent <= reduced_) return moved;
+            // The memory of the result has another one that is on its way.
+            if (layout_.ring && has(layout_.receiving, r) &&
+                peer(r).results_sent + layout_.ring <= reduced_)
+                return moved;
         }
         if (!is_direct()) reduce_piece(reduced_);
     }
@@ -140,15 +168,17 @@ bool Exchange::reduce() {
 void Exchange::reduce_piece(std::size_t piece) {
     const std::size_t bytes = layout_.bytes_of(own(), piece), blocks = blocks_in(bytes);
     const std::size_t whole = bytes / kBlockBytes, rest = bytes % kBlockBytes;
-    const std::byte* const mine = own().contribution + piece * layout_.piece_bytes();
-    std::byte* const out = own().result + piece * layout_.piece_bytes();
-    std::uint8_t* const some = &present_[piece * layout_.piece_blocks];
+    const std::byte* const mine =
+        contributes(rank_) ? own().contribution + piece * layout_.piece_bytes() : nullptr;
+    std::byte* const out = result_at(own(), piece);
+    std::uint8_t* const some = present_at(piece);
     Elements elements;
     Flags present;
     // In order of the ranks that are stood for: all own ones, and what stands for those of others.
     std::uint64_t firsts = 0;
     std::size_t count = 0;
     for (int r = 0; r < ranks_; ++r) {
+        if (!contributes(r)) continue;
         const auto terms = static_cast<std::size_t>(layout_.sources_of(r));
         Landing* const landed =
             r == rank_ ? own_terms(mine, blocks) : peer(r).landings[piece % kPiecesAhead].get();
@@ -171,13 +201,16 @@ void Exchange::reduce_piece(std::size_t piece) {
     }
     if (of_hosts()) {
         reduction_->reduce_terms(blocks, elements.data(), present.data(), firsts, out, some);
+    } else if (!mine) {
+        reduction_->reduce(blocks, elements.data(), present.data(), out, some);
     } else {
         reduction_->reduce(whole, elements.data(), present.data(), out, some);
         if (rest) reduce_last(whole, rest, mine, elements, present, out, some);
     }
-    if (out != mine) clear_absent(some, bytes, out);
+    if (mine && out != mine) clear_absent(some, bytes, out);
     for (int r = 0; r < ranks_; ++r)
-        if (r != rank_) pool_.give_back(std::move(peer(r).landings[piece % kPiecesAhead]));
+        if (r != rank_ && contributes(r))
+            pool_.give_back(std::move(peer(r).landings[piece % kPiecesAhead]));
 }
 
 // The terms of the own sources, where not they themselves are reduced.

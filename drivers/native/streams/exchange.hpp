@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,9 +28,14 @@ namespace afflux::streams {
 // contributions to earlier pieces, and reads those of all others.
 class Exchange {
   public:
-    // The sockets by rank, without blocking; the own one is -1. They stay the caller's. `names`:
-    // the ranks' numbers in messages.
-    Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names);
+    // Called when an aggregator hears the first call of an operation, to begin it.
+    using Begin = std::function<void(const Signature& signature, std::uint32_t operation)>;
+
+    // The sockets by member, without blocking; the own one is -1. They stay the caller's. `names`:
+    // the ranks' numbers in messages. A member beyond the ranks is their aggregator: it owns parts,
+    // and neither calls nor contributes. `begin_by_call`: of the aggregator itself.
+    Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names,
+             Begin begin_by_call = nullptr);
 
     // Begins the operation `operation`, with this lane's part of the layout. `terms` makes those of
     // a rank that stands for several.
@@ -40,8 +46,13 @@ class Exchange {
     bool progress();
     bool over() const;
     // Whether ranks have called something else, and all calls are known.
-    bool disagreed() const { return disagreed_ && calls_ == peers() && calls_sent(); }
-    void end() { active_ = false; }
+    bool disagreed() const { return disagreed_ && calls_ == callers() && calls_sent(); }
+    void end();
+    bool active() const { return active_; }
+    // Of the part that this member owns.
+    std::size_t own_bytes() const { return own().bytes; }
+    // Whether no peer sends anything more.
+    bool all_ended() const;
 
     // Whether data from a peer would be read, or sent to it, if the kernel had them or room.
     bool wants_input(int rank) const;
@@ -51,7 +62,7 @@ class Exchange {
     void send_failure(const std::string& text);
 
     const Signature& signature(int rank) const { return peer(rank).signature; }
-    // Ranks for whose data the operation waits; any thread.
+    // Members for whose data the operation waits; any thread.
     Ranks missing() const { return missing_.load(std::memory_order_relaxed); }
     Ranks ended() const { return ended_.load(std::memory_order_relaxed); }
     const BlockCounts& blocks() const { return blocks_; }
@@ -72,7 +83,7 @@ class Exchange {
         // this rank's that are on their way or have left.
         std::size_t contributions = 0, results = 0;
         std::size_t contributions_queued = 0, contributions_sent = 0;
-        std::size_t results_queued = 0;
+        std::size_t results_queued = 0, results_sent = 0;
         std::array<std::unique_ptr<Landing>, kPiecesAhead> landings;
         std::array<std::byte, kBitmapBytes> bitmap;
         // Terms on their way, and whether their blocks are there; of each message of a batch.
@@ -80,7 +91,16 @@ class Exchange {
         std::size_t terms_used = 0;
     };
 
-    int peers() const { return ranks_ - 1; }
+    // Members whose calls come.
+    int callers() const { return is_aggregator() ? ranks_ : ranks_ - 1; }
+    bool is_aggregator() const { return rank_ == ranks_; }
+    bool contributes(int rank) const { return has(layout_.contributing, rank); }
+    std::byte* result_at(const Part& part, std::size_t piece) const {
+        return part.result + layout_.slot_of(piece) * layout_.piece_bytes();
+    }
+    std::uint8_t* present_at(std::size_t piece) {
+        return &present_[layout_.slot_of(piece) * layout_.piece_blocks];
+    }
     Peer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
     const Part& part(int rank) const { return layout_.parts[static_cast<std::size_t>(rank)]; }
     const Part& own() const { return part(rank_); }
@@ -117,9 +137,10 @@ class Exchange {
     std::string name(int rank) const;
     [[noreturn]] void broken(int rank, const char* what) const;
 
-    const int rank_, ranks_;
+    const int rank_, ranks_, members_;
     const std::vector<int> names_;
-    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; the own one is null
+    const Begin begin_by_call_;
+    std::vector<std::unique_ptr<Peer>> peers_;  // by member; the own one is null
     LandingPool pool_;
     std::unique_ptr<Landing> own_;  // terms of the own sources
 

@@ -16,6 +16,7 @@ constexpr int kBurst = 8;
 }  // namespace
 
 std::string Exchange::name(int rank) const {
+    if (rank == ranks_) return "the aggregator";
     return "rank " + std::to_string(names_[static_cast<std::size_t>(rank)]);
 }
 
@@ -26,7 +27,10 @@ void Exchange::broken(int rank, const char* what) const {
 // Whether the message whose head is here has to wait.
 bool Exchange::is_ahead(const Peer& from) const {
     const Head& head = from.in.head();
-    if (head.kind == Kind::Failure) return false;
+    // A peer that fails in the next one has done its part of this one.
+    if (head.kind == Kind::Failure)
+        return active_ && static_cast<std::int32_t>(head.operation - operation_) > 0;
+    if (!active_ && begin_by_call_) return head.kind != Kind::Call;
     if (!active_ || head.operation != operation_) return true;
     if (head.kind != Kind::Contribution || disagreed_ || is_direct()) return false;
     return head.piece >= reduced_ + kPiecesAhead;
@@ -64,13 +68,16 @@ bool Exchange::place(int rank) {
     Peer& from = peer(rank);
     if (is_ahead(from)) {
         const std::uint32_t ahead = from.in.head().operation - operation_;
-        if (active_ && ahead > 1) broken(rank, "a message of an operation that is over");
+        // An aggregator is not called for each.
+        const bool over = is_aggregator() ? static_cast<std::int32_t>(ahead) < 0 : ahead > 1;
+        if (active_ && over) broken(rank, "a message of an operation that is over");
         return false;
     }
     const Head& head = from.in.head();
     switch (head.kind) {
         case Kind::Call:
-            if (head.payload != sizeof(Signature) || from.called) broken(rank, "no valid call");
+            if (head.payload != sizeof(Signature) || (active_ && from.called))
+                broken(rank, "no valid call");
             from.in.place(&from.signature, sizeof(Signature));
             return true;
         case Kind::Failure:
@@ -158,6 +165,7 @@ void Exchange::arrived(int rank) {
     Peer& from = peer(rank);
     switch (from.in.head().kind) {
         case Kind::Call:
+            if (!active_) begin_by_call_(from.signature, from.in.head().operation);
             from.called = true;
             ++calls_;
             disagreed_ = disagreed_ || !(from.signature == own_signature_);

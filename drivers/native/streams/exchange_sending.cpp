@@ -26,6 +26,7 @@ bool Exchange::send(int rank) {
         moved |= to.out.flush();
         if (!to.out.empty()) break;
         to.contributions_sent = to.contributions_queued;
+        to.results_sent = to.results_queued;
         to.terms_used = 0;
     }
     return moved;
@@ -44,9 +45,8 @@ void Exchange::compose(int rank) {
     while (to.results_queued < std::min(reduced_, results_to(rank))) {
         const std::size_t piece = to.results_queued;
         const Head head{0, operation_, static_cast<std::uint32_t>(piece), Kind::Result, 0, 0};
-        if (!add_piece(to, head, own().result + piece * layout_.piece_bytes(),
-                       layout_.bytes_of(own(), piece),
-                       scanned_ ? &present_[piece * layout_.piece_blocks] : nullptr))
+        if (!add_piece(to, head, result_at(own(), piece), layout_.bytes_of(own(), piece),
+                       scanned_ ? present_at(piece) : nullptr))
             return;
         ++to.results_queued;
     }
@@ -131,9 +131,11 @@ void Exchange::send_failure(const std::string& text) {
     std::array<std::byte, kFailureBytes> payload;
     std::memcpy(payload.data(), &ended, sizeof ended);
     std::memcpy(payload.data() + sizeof ended, text.data(), length);
+    // Peers may end the operation that is over here.
+    const std::uint32_t operation = operation_ + (active_ ? 0 : 1);
     for (const auto& each : peers_) {
         if (!each || !each->out.empty() || !each->out.error().empty()) continue;
-        each->out.add({0, operation_, 0, Kind::Failure, 0, 0},
+        each->out.add({0, operation, 0, Kind::Failure, 0, 0},
                       {payload.data(), sizeof ended + length}, {});
         each->out.flush();
     }

@@ -57,7 +57,7 @@ bool Incoming::read() {
             end_ = "its connection has ended";
         else if (errno != EAGAIN && errno != EWOULDBLOCK)
             end_ = std::strerror(errno);
-        return false;
+        return ended();
     }
     auto left = static_cast<std::size_t>(got);
     while (first_ < last_ && left >= vectors_[first_].iov_len) left -= vectors_[first_++].iov_len;

@@ -35,7 +35,7 @@ class Incoming {
     void next();
 
     // Reads what has come of the head or the part, or of what follows. Returns whether anything
-    // has.
+    // has, the end included.
     bool read();
     // Whether the peer sends nothing more, and why.
     bool ended() const { return !end_.empty(); }

@@ -27,6 +27,11 @@ void share_out(std::byte* tensor, std::size_t bytes, int ranks, Layout& layout) 
     }
 }
 
+void stand_for(const std::vector<int>& sources, Layout& layout) {
+    layout.sources = sources;
+    layout.piece_blocks = kPieceBlocks / static_cast<std::size_t>(std::ranges::max(sources));
+}
+
 }  // namespace
 
 bool takes_one_hop(std::size_t bytes, int ranks, int terms) {
@@ -37,7 +42,7 @@ bool takes_one_hop(std::size_t bytes, int ranks, int terms) {
     return n == 1 || bytes / n * (n - 1) * more <= kOneWayBytes;
 }
 
-Layout layout_of(const Call& call, int ranks) {
+Layout layout_of(const Call& call, int ranks, bool aggregated) {
     Layout layout;
     const std::size_t bytes = call.bytes();
     switch (call.what) {
@@ -47,6 +52,9 @@ Layout layout_of(const Call& call, int ranks) {
                 for (int r = 0; r < ranks; ++r)
                     layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
                 layout.in_place = ranks > 1;
+            } else if (aggregated) {
+                layout.parts[static_cast<std::size_t>(ranks)] = {bytes, call.tensor, call.tensor};
+                layout.receiving = layout.contributing;
             } else {
                 share_out(call.tensor, bytes, ranks, layout);
                 layout.receiving = layout.contributing;
@@ -81,12 +89,11 @@ Layout layout_of(const Call& call, int ranks) {
 }
 
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources) {
+                       std::size_t bytes, const std::vector<int>& sources, bool aggregated) {
     Layout layout;
     const auto ranks = static_cast<int>(sources.size());
-    layout.sources = sources;
+    stand_for(sources, layout);
     layout.apart = apart;
-    layout.piece_blocks = kPieceBlocks / static_cast<std::size_t>(std::ranges::max(sources));
     layout.contributing = all_of(ranks);
     // Sums of several floats are two, as a rule.
     if (takes_one_hop(bytes, ranks, std::min(2, std::ranges::max(sources)))) {
@@ -95,6 +102,11 @@ Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* resul
         return layout;
     }
     layout.receiving = layout.contributing;
+    // Two hosts send each other less than they would send an aggregator.
+    if (aggregated && ranks > 2) {
+        layout.parts[static_cast<std::size_t>(ranks)] = {bytes, own, result};
+        return layout;
+    }
     share_out(result, bytes, ranks, layout);
     for (int r = 0; r < ranks; ++r) {
         Part& part = layout.parts[static_cast<std::size_t>(r)];
@@ -103,17 +115,27 @@ Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* resul
     return layout;
 }
 
-Layout cut(const Layout& whole, int ranks, int lane, int lanes) {
+Layout layout_of_aggregator(std::size_t bytes, int ranks, const std::vector<int>& sources,
+                            std::byte* results, std::size_t ring) {
+    Layout layout;
+    if (!sources.empty()) stand_for(sources, layout);
+    layout.contributing = layout.receiving = all_of(ranks);
+    layout.ring = ring;
+    layout.parts[static_cast<std::size_t>(ranks)] = {bytes, nullptr, results};
+    return layout;
+}
+
+Layout cut(const Layout& whole, int owners, int lane, int lanes) {
     Layout layout = whole;
     if (lanes == 1) return layout;
-    for (int r = 0; r < ranks; ++r) {
+    for (int r = 0; r < owners; ++r) {
         Part& part = layout.parts[static_cast<std::size_t>(r)];
         const std::size_t blocks = (part.bytes + kBlockBytes - 1) / kBlockBytes;
         const Share share = share_of(blocks, lane, lanes);
         const std::size_t first = std::min(share.first * kBlockBytes, part.bytes);
         part.bytes = std::min(share.last * kBlockBytes, part.bytes) - first;
         if (part.contribution) part.contribution += first;
-        if (part.result) part.result += first;
+        if (part.result && !layout.ring) part.result += first;
     }
     return layout;
 }

@@ -30,6 +30,7 @@ constexpr bool has(Ranks ranks, int rank) {
 //                          parts            contribute   get results
 //     AllReduce            the tensor's     all          all
 //     AllReduce, one hop   whole tensors    all          none: each has its own
+//     … by an aggregator   the tensor, its  all          all
 //     ReduceScatter        the inputs       all          none
 //     AllGather            the inputs       none         all
 //     Broadcast            the root's       none         all but the root
@@ -41,6 +42,8 @@ struct Layout {
     Ranks receiving = 0;
     // Whether a result overwrites what this rank contributes to others.
     bool in_place = false;
+    // For how many pieces the owner's results have memory, by turns; 0: for all.
+    std::size_t ring = 0;
     std::size_t piece_blocks = kPieceBlocks;
     // Where each rank of the exchange stands for several ranks, which have their elements in memory
     // so far apart from each other, in whole blocks: how many each stands for. Empty if none does.
@@ -54,20 +57,33 @@ struct Layout {
     std::size_t bytes_of(const Part& part, std::size_t piece) const {
         return std::min(part.bytes - piece * piece_bytes(), piece_bytes());
     }
+    // Where the memory of a piece of results is, among those of the part.
+    std::size_t slot_of(std::size_t piece) const { return ring ? piece % ring : piece; }
     int sources_of(int rank) const {
         return sources.empty() ? 1 : sources[static_cast<std::size_t>(rank)];
     }
 };
 
-// Leaves of a layout what one of several lanes carries.
-Layout cut(const Layout& whole, int ranks, int lane, int lanes);
+// Leaves of a layout with so many owners what one of several lanes carries.
+Layout cut(const Layout& whole, int owners, int lane, int lanes);
 
 // The all-reduce of `bytes` bytes, whole blocks, of ranks that stand for several each. Sources are
 // `apart` from the first one, `own`; the result goes to memory of its own.
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources);
+                       std::size_t bytes, const std::vector<int>& sources, bool aggregated);
 
-Layout layout_of(const Call& call, int ranks);
+// `aggregated`: an aggregator may own tensors, as the member after the ranks.
+Layout layout_of(const Call& call, int ranks, bool aggregated);
+
+// An aggregator's layout of an all-reduce of so many bytes, in memory for `ring` pieces.
+// `sources` are empty if each rank stands for itself.
+Layout layout_of_aggregator(std::size_t bytes, int ranks, const std::vector<int>& sources,
+                            std::byte* results, std::size_t ring);
+
+// How many of so many lanes carry a tensor: small ones gain nothing by several.
+constexpr std::size_t lanes_for(std::size_t bytes, std::size_t lanes) {
+    return bytes < 2 * kPieceBytes ? 1 : lanes;
+}
 
 // Whether each rank reduces the whole tensor, of which contributions have so many terms.
 bool takes_one_hop(std::size_t bytes, int ranks, int terms);

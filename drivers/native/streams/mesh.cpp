@@ -14,8 +14,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Smaller tensors gain nothing by several lanes.
-constexpr std::size_t kOneLaneBytes = 2 * kPieceBytes;
 // While there is work, the clock is not read at each step.
 constexpr unsigned kStepsBetweenLooks = 16;
 
@@ -43,14 +41,18 @@ Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<i
     : rank_(rank),
       sockets_(all_of(sockets)),
       names_(std::move(names)),
+      members_(sockets.empty() ? 0 : sockets[0].size()),
       process_(getpid()),
       caller_(ranks()) {
     if (sockets.empty()) throw std::invalid_argument("no streams");
+    if ((members_ != names_.size() && members_ != names_.size() + 1) ||
+        members_ > arithmetic::kMaxRanks)
+        throw std::invalid_argument("not as many sockets as ranks");
     // Thread n has lanes n, n + threads, …
     const std::size_t count = std::min(sockets.size(), static_cast<std::size_t>(threads));
     std::vector<std::vector<Driver::Lane>> shares(count);
     for (std::size_t lane = 0; lane < sockets.size(); ++lane) {
-        if (sockets[lane].size() != names_.size())
+        if (sockets[lane].size() != members_)
             throw std::invalid_argument("not as many sockets as ranks");
         lanes_.push_back(std::make_unique<Exchange>(rank, sockets[lane], names_));
         shares[lane % count].push_back({lanes_.back().get(), sockets[lane]});
@@ -85,7 +87,7 @@ std::uint64_t Mesh::begin(const Request& request) {
     caller_.prepare(request, call_);
     own_ = signature_of(request);
     separate();
-    start(layout_of(call_, ranks()), call_.bytes(), call_.reduction, nullptr);
+    start(layout_of(call_, ranks(), aggregated()), call_.bytes(), call_.reduction, nullptr);
     return operation_ + 1;
 }
 
@@ -101,9 +103,10 @@ void Mesh::begin_piece(const Layout& layout, std::size_t bytes, const Reduction&
 
 void Mesh::start(const Layout& layout, std::size_t bytes, const Reduction* reduction,
                  const Terms* terms) {
-    used_ = bytes < kOneLaneBytes ? 1 : lanes_.size();
+    used_ = lanes_for(bytes, lanes_.size());
     for (std::size_t lane = 0; lane < used_; ++lane)
-        lanes_[lane]->begin(cut(layout, ranks(), static_cast<int>(lane), static_cast<int>(used_)),
+        lanes_[lane]->begin(cut(layout, static_cast<int>(members_), static_cast<int>(lane),
+                                static_cast<int>(used_)),
                             reduction, terms, own_, operation_ + 1);
     // Of those of thread n.
     const std::size_t threads = threads_.size() + 1;
@@ -193,7 +196,7 @@ void Mesh::pause() {
 }
 
 int Mesh::socket(std::size_t lane, int rank) const {
-    return sockets_.all()[lane * names_.size() + static_cast<std::size_t>(rank)];
+    return sockets_.all()[lane * members_ + static_cast<std::size_t>(rank)];
 }
 
 void Mesh::finish() {
@@ -255,14 +258,26 @@ std::vector<int> Mesh::differing() const {
 }
 
 std::vector<int> Mesh::missing() const {
+    return ranks_in(missing_members() & ranks_alone());
+}
+
+bool Mesh::waits_for_aggregator() const {
+    return aggregated() && missing_members() == Ranks{1} << names_.size();
+}
+
+Ranks Mesh::missing_members() const {
     Ranks all = 0;
     for (const auto& lane : lanes_) all |= lane->missing();
-    return ranks_in(all);
+    return all;
+}
+
+Ranks Mesh::ranks_alone() const {
+    return ~Ranks{0} >> (64 - names_.size());
 }
 
 std::vector<int> Mesh::ended() const {
     Ranks all = 0;
-    for (const auto& lane : lanes_) all |= lane->ended();
+    for (const auto& lane : lanes_) all |= lane->ended() & ranks_alone();
     // Once the group has failed, ranks leave because of that.
     if (getpid() == process_ && failure().empty())
         for (int r = 0; r < ranks(); ++r) {

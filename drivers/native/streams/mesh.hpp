@@ -40,8 +40,9 @@ struct Statistics {
 class Mesh final : public Group {
   public:
     // The sockets by lane, then by rank: connected streams, without blocking, and -1 for the own
-    // one. They are the group's from now on. `names`: the ranks' numbers in messages, in order.
-    // There are at most as many threads as lanes.
+    // one. They are the group's from now on. After those of the ranks there may be one to an
+    // aggregator. `names`: the ranks' numbers in messages, in order. There are at most as many
+    // threads as lanes.
     Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
          int threads = 1);
     // Closes the sockets, so that operations that wait for the rank fail.
@@ -56,6 +57,7 @@ class Mesh final : public Group {
     // of all that are stood for, the terms of those that this rank stands for.
     void begin_piece(const Layout& layout, std::size_t bytes, const Reduction& reduction,
                      const Terms& terms, const Signature& signature);
+    bool aggregated() const { return members_ > names_.size(); }
     bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0) override;
     std::uint64_t in_progress() const override;
 
@@ -63,6 +65,7 @@ class Mesh final : public Group {
     std::vector<std::uint64_t> histories() const override;
     std::vector<int> differing() const override;
     std::vector<int> missing() const override;
+    bool waits_for_aggregator() const override;
     // Ranks whose connection has ended. Any thread.
     std::vector<int> ended() const override;
     void fail(const std::string& text) override;
@@ -76,6 +79,8 @@ class Mesh final : public Group {
     void set_failure(const std::string& text);
     void give_up();
     std::vector<int> differing_now() const;
+    Ranks missing_members() const;
+    Ranks ranks_alone() const;
     bool run(Clock::time_point deadline);
     void pause();
     void separate();
@@ -87,6 +92,7 @@ class Mesh final : public Group {
     const int rank_;
     const OwnSockets sockets_;
     const std::vector<int> names_;
+    const std::size_t members_;  // ranks, and the aggregator
     const pid_t process_;
     const Wake wake_;  // ends a wait of the calling thread
     WaitCounts waits_;

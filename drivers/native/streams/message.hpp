@@ -51,7 +51,7 @@ struct Signature {
     Dtype dtype;
     Op op;
     std::uint8_t root;
-    std::uint32_t reserved;
+    std::uint32_t stripe;  // of a rail's operation, its blocks; else 0
 
     friend bool operator==(const Signature&, const Signature&) = default;
 };

@@ -25,7 +25,8 @@ constexpr Collective kKinds[] = {Collective::AllReduce, Collective::AllReduce,
 // The memory and the streams of a group.
 class Setup {
   public:
-    Setup(const std::vector<int>& sizes, std::size_t lanes) {
+    Setup(const std::vector<int>& sizes, std::size_t lanes, bool aggregated)
+        : sizes_(sizes), aggregated_(aggregated) {
         for (std::size_t h = 0; h < sizes.size(); ++h) {
             places_.hosts.emplace_back();
             for (int i = 0; i < sizes[h]; ++i) {
@@ -37,24 +38,36 @@ class Setup {
         for (int i = 0; i < places_.rails(); ++i) {
             auto& rail = rails_.emplace_back();
             for (std::size_t lane = 0; lane < lanes; ++lane)
-                rail.push_back(make_streams(static_cast<int>(sizes.size())));
+                rail.push_back(make_streams(static_cast<int>(sizes.size()) + aggregated));
         }
     }
 
     int ranks() const { return places_.ranks(); }
+    // Ranks, and the aggregators of rails.
+    int members() const { return ranks() + (aggregated_ ? places_.rails() : 0); }
+
+    // Sums for a rail. Returns whether `member` is one.
+    bool aggregates(int member) const {
+        if (member < ranks()) return false;
+        const auto& rail = rails_[static_cast<std::size_t>(member - ranks())];
+        CHECK(make_aggregator(rail, sizes_)->run().empty());
+        return true;
+    }
 
     std::unique_ptr<hosts::Group> group(int rank, bool rounds = false) const {
         hosts::Places own = places_;
         std::tie(own.host, own.index) = where_[static_cast<std::size_t>(rank)];
         const auto& segment = segments_[static_cast<std::size_t>(own.host)];
         auto local = segment ? std::make_shared<shared::Group>(segment, own.index) : nullptr;
-        auto rail = own.index < own.rails()
-                        ? make_mesh(rails_[static_cast<std::size_t>(own.index)], own.host)
-                        : nullptr;
+        auto rail = own.index < own.rails() ? make_mesh(rails_[static_cast<std::size_t>(own.index)],
+                                                        own.host, 1, aggregated_)
+                                            : nullptr;
         return std::make_unique<hosts::Group>(own, std::move(local), std::move(rail), rounds);
     }
 
   private:
+    const std::vector<int> sizes_;
+    const bool aggregated_;
     hosts::Places places_;
     std::vector<std::pair<int, int>> where_;  // host and index of each rank
     std::vector<std::shared_ptr<shared::Segment>> segments_;
@@ -65,13 +78,16 @@ void run_group(std::uint64_t seed, std::size_t operations) {
     Random random(seed);
     const std::vector<int> kSizes[] = {{2, 2}, {2, 2},    {1, 3}, {2, 1, 2},
                                        {4, 4}, {3, 3, 3}, {8, 2}};
-    const Setup setup(kSizes[random() % 7], 1 + random() % 2);
+    const auto& sizes = kSizes[random() % 7];
+    const std::size_t lanes = 1 + random() % 2;
+    const Setup setup(sizes, lanes, random() % 2);
     const int ranks = setup.ranks();
     const std::size_t stripe = std::size_t{32} << 10;
     // Around one stage, around stripes, and within a few pieces.
     const Edges kEdges[] = {{stripe, hosts::kStageBytes / 4}, {1024, 25600}, {stripe, 2 * stripe}};
     const Program program(seed, ranks, operations, kEdges[random() % 3], random, kKinds);
-    in_threads(ranks, [&](int rank) {
+    in_threads(setup.members(), [&](int rank) {
+        if (setup.aggregates(rank)) return;
         const auto whole = setup.group(rank);
         hosts::Group& group = *whole;
         CHECK(group.rank() == rank && group.ranks() == ranks);
@@ -110,7 +126,7 @@ void run_rounded(const std::vector<int>& sizes) {
     for (const auto dtype :
          {arithmetic::Dtype::Float32, arithmetic::Dtype::Float16, arithmetic::Dtype::Bfloat16})
         for (const auto op : {arithmetic::Op::Sum, arithmetic::Op::Avg}) {
-            const Setup here(sizes, 1);
+            const Setup here(sizes, 1, n == 6);
             const Case given{dtype, op, 5000, 1, false};
             std::vector<Bytes> tensors;
             for (std::size_t r = 0; r < n; ++r) tensors.push_back(make_tensor(given, 77 + r));
@@ -123,7 +139,8 @@ void run_rounded(const std::vector<int>& sizes) {
                                      expected_in_two_steps(given, sizes, all));
             }
             CHECK(right != expected(given, tensors));
-            in_threads(here.ranks(), [&](int rank) {
+            in_threads(here.members(), [&](int rank) {
+                if (here.aggregates(rank)) return;
                 const auto group = here.group(rank, true);
                 Bytes tensor = tensors[static_cast<std::size_t>(rank)];
                 all_reduce(*group, tensor.data(), given);
@@ -138,6 +155,7 @@ int main(int argc, char** argv) {
     const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
     const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3;
     for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 10);
+    // The second one has aggregators.
     for (const auto& sizes : {std::vector<int>{2, 2}, {3, 2, 1}, {4, 4}}) run_rounded(sizes);
     std::printf("%llu groups\n", static_cast<unsigned long long>(groups));
 }

@@ -43,7 +43,7 @@ struct Hosts {
 };
 
 constexpr int kRanks = 5;
-// The first and a rail, one that is no rail, the last rail of the other host.
+// A rail, a rank beside the rails, and the last rail of the other host.
 constexpr int kOdd[] = {0, 2, 4};
 // Of one small stage, and of several.
 constexpr std::size_t kCounts[] = {100, 2'200'000};

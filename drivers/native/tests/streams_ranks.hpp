@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "streams/aggregator.hpp"
 #include "streams/mesh.hpp"
 #include "tests/collectives_ranks.hpp"
 
@@ -53,12 +54,27 @@ inline std::vector<std::vector<int>> make_streams(int ranks, int buffer_bytes = 
 
 // A rank's end. Each of the lanes has what `make_streams` has returned.
 inline std::unique_ptr<streams::Mesh> make_mesh(
-    const std::vector<std::vector<std::vector<int>>>& lanes, int rank, int threads = 1) {
+    const std::vector<std::vector<std::vector<int>>>& lanes, int rank, int threads = 1,
+    bool aggregated = false) {
     std::vector<int> names;
     std::vector<std::vector<int>> own;
-    for (std::size_t r = 0; r < lanes[0].size(); ++r) names.push_back(static_cast<int>(r));
+    for (std::size_t r = 0; r < lanes[0].size() - aggregated; ++r)
+        names.push_back(static_cast<int>(r));
     for (const auto& lane : lanes) own.push_back(lane[static_cast<std::size_t>(rank)]);
     return std::make_unique<streams::Mesh>(rank, own, names, threads);
+}
+
+// The aggregator of ranks whose lanes have one member more.
+inline std::unique_ptr<streams::Aggregator> make_aggregator(
+    const std::vector<std::vector<std::vector<int>>>& lanes, const std::vector<int>& sources) {
+    std::vector<std::vector<int>> own;
+    for (const auto& lane : lanes) {
+        own.push_back(lane.back());
+        own.back().pop_back();
+    }
+    std::vector<int> names;
+    for (std::size_t r = 0; r < sources.size(); ++r) names.push_back(static_cast<int>(r));
+    return std::make_unique<streams::Aggregator>(own, sources, names);
 }
 
 inline std::unique_ptr<streams::Mesh> make_mesh(const std::vector<std::vector<int>>& sockets,

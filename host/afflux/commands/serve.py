@@ -1,4 +1,4 @@
-"""`afflux serve`: an aggregator as a process, an engine behind a UDP socket or on a board.
+"""`afflux serve`: an aggregator as a process: of streams, of UDP packets, or of a board.
 
 soft://, rtl:// and board:// start this file as a script (`python serve.py soft …`), so it imports
 nothing from the package above it, whose first import would load torch.
@@ -18,9 +18,10 @@ from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.job_commands import NoRoom
 from afflux_drivers.aggregator.job_journal import journal_of
-from afflux_drivers.aggregator.process import log_to_error_output, serve_until_stopped
+from afflux_drivers.aggregator.process import Server, log_to_error_output, serve_until_stopped
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.aggregator.server_options import access_of, server_options
+from afflux_drivers.aggregator.streams_server import StreamsServer
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.option_types import checked, whole
 from afflux_drivers.registers import Registers
@@ -60,9 +61,9 @@ def main(words: Sequence[str] | None = None) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux serve`."""
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", dest="engine")
-    shared = server_options()
     for name, make, text in (
-        ("soft", _soft, "software, on this host's processors"),
+        ("streams", None, "software, by TCP, on this host's processors"),
+        ("soft", _soft, "software, by UDP packets as an engine in hardware takes them"),
         ("rtl", _rtl, "the gateware, simulated, behind this host's socket"),
         ("node", _node, "a node, simulated, between two tap devices"),
         ("board", _board, "a whole board, simulated from pins to pins"),
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=text,
             usage=f"%(prog)s [options]{' URL' if name == 'device' else ''}",
             description=f"An aggregator: {text}.",
-            parents=[_own_options(name), shared],
+            parents=[_own_options(name), server_options(packets=make is not None)],
         )
         engine.set_defaults(make=make, parser=engine)
     parser.set_defaults(run=run, about_unknown=lambda unknown: _about(unknown, engines.choices))
@@ -105,6 +106,8 @@ def _about(unknown: Sequence[str], engines: dict[str, argparse.ArgumentParser]) 
 def _own_options(engine: str) -> argparse.ArgumentParser:
     """Return a parser with the options that one engine has."""
     parser = argparse.ArgumentParser(add_help=False)
+    if engine == "streams":
+        return parser
     add = parser.add_argument_group("the engine").add_argument
     if engine == "device":
         parser.add_argument(
@@ -213,7 +216,7 @@ def _size(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _serving(arguments: argparse.Namespace) -> Iterator[AggregatorServer]:
+def _serving(arguments: argparse.Namespace) -> Iterator[Server]:
     """Yield the server that the options describe, and end its engine afterwards.
 
     Raises:
@@ -228,11 +231,16 @@ def _serving(arguments: argparse.Namespace) -> Iterator[AggregatorServer]:
     # Before an engine is built, which may take half a minute.
     if host.startswith("["):
         raise ValueError(f"--host {host}: here an address stands without brackets")
-    if is_ipv6(host) and arguments.engine != "soft":
+    if is_ipv6(host) and arguments.engine not in ("soft", "streams"):
         raise ValueError(f"--host {host}: the engine {arguments.engine} has IPv4 only")
     # The server reports what is wrong with the name.
     with contextlib.suppress(OSError):
         access.check_host(host)
+    if arguments.engine == "streams":
+        with _bound_at(host, arguments.port):
+            streams = StreamsServer(host, arguments.port, access)
+        yield streams
+        return
     try:
         engine = arguments.make(arguments)
     except ImportError as error:
@@ -242,23 +250,29 @@ def _serving(arguments: argparse.Namespace) -> Iterator[AggregatorServer]:
     with contextlib.closing(engine):
         url = arguments.url if arguments.engine == "device" else None
         try:
-            server = AggregatorServer(
-                engine,
-                host,
-                arguments.port,
-                arguments.group,
-                arguments.group_ttl,
-                access,
-                arguments.workers_may_move,
-                None if url is None else journal_of(url, os.environ.get("XDG_STATE_HOME", "")),
-            )
-        except OSError as error:
-            raise RuntimeError(
-                f"{authority(host, arguments.port)}: {error.strerror or error}"
-            ) from error
+            with _bound_at(host, arguments.port):
+                server = AggregatorServer(
+                    engine,
+                    host,
+                    arguments.port,
+                    arguments.group,
+                    arguments.group_ttl,
+                    access,
+                    arguments.workers_may_move,
+                    None if url is None else journal_of(url, os.environ.get("XDG_STATE_HOME", "")),
+                )
         except (BoardFailed, NoRoom) as error:
             raise RuntimeError(f"{url or engine.name}: {error}") from error
         yield server
+
+
+@contextlib.contextmanager
+def _bound_at(host: str, port: int) -> Iterator[None]:
+    """Name the address in errors of sockets."""
+    try:
+        yield
+    except OSError as error:
+        raise RuntimeError(f"{authority(host, port)}: {error.strerror or error}") from error
 
 
 if __name__ == "__main__":

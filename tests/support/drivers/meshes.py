@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from afflux_drivers.streams import connecting
-from afflux_drivers.streams.accepting import Listener
+from afflux_drivers.streams.strangers import Listener
 
 __all__ = ["GROUP", "SECRET", "TIMEOUT_S", "Meshes", "is_connected", "open_ports"]
 

@@ -15,13 +15,22 @@ __all__ = ["CHALLENGE_BYTES", "CLAIM_BYTES", "MAGIC", "RawStream", "place"]
 
 MAGIC = b"afflux streams 1"
 CHALLENGE_BYTES = 32 + 64 + 1
-CLAIM_BYTES = 64 + 1 + 32 + 5 * 4
+CLAIM_BYTES = 64 + 1 + 32 + 7 * 4
 _VERDICT_BYTES = 64 + 1 + 1
 
 
-def place(group: str, ranks: int, links: int, connecting: int, accepting: int, link: int) -> bytes:
+def place(
+    group: str,
+    ranks: int,
+    links: int,
+    connecting: int,
+    accepting: int,
+    link: int,
+    number: int = 0,
+    sources: int = 1,
+) -> bytes:
     """Return the text of a claim."""
-    numbers = struct.pack(">5I", ranks, links, connecting, accepting, link)
+    numbers = struct.pack(">7I", ranks, links, connecting, accepting, link, number, sources)
     return hashlib.sha256(group.encode()).digest() + numbers
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.aggregator.streams_server import StreamsServer
 
 
 @contextlib.contextmanager
@@ -20,6 +21,23 @@ def aggregator(workers: int = 64, lanes: int = 16, may_move: bool = False) -> It
     thread.start()
     try:
         yield "udp://{}:{}".format(*server.address)
+    finally:
+        server.stop()
+        thread.join()
+
+
+@contextlib.contextmanager
+def streams_aggregator(**options: Any) -> Iterator[str]:
+    """Yield the URL of an aggregator of streams that lives as long as the block.
+
+    Args:
+        options: Of `StreamsServer`.
+    """
+    server = StreamsServer(**options)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.url
     finally:
         server.stop()
         thread.join()

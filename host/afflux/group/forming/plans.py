@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.joining import join_jobs
-from afflux.group.forming.streams import StreamsGroup, join_streams
+from afflux.group.forming.streams import Aggregator, StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
@@ -32,6 +32,7 @@ from afflux.group.store.keys import GroupStore, master_of
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.hosts.worker import HostsWorker, rails
+from afflux_drivers.streams.handshake import aggregator_key
 from afflux_drivers.streams.worker import StreamsWorker
 from afflux_hdl.contract import wire
 
@@ -163,12 +164,15 @@ class StreamsPlan(NamedTuple):
         hosts: The ranks of each host.
         key: 16 bytes in hexadecimal, by which ranks know each other.
         require: Whether Gloo may not take their place.
+        aggregator: The secret that ranks prove to the aggregator, in hexadecimal; empty if there is
+            none.
     """
 
     topology: Topology
     hosts: list[list[int]]
     key: str
     require: bool
+    aggregator: str = ""
 
     def make(self, forming: Forming) -> Reducer[Any]:
         """Share memory within hosts, and connect with the ranks of others. Collective."""
@@ -178,12 +182,20 @@ class StreamsPlan(NamedTuple):
                 self.hosts, rails(units.all) if units.by_host else [range(forming.size)],
                 bytes.fromhex(self.key), forming.keys.incarnation, _master(forming),
             )  # fmt: skip
-            lanes, threads = join_streams(forming.exchange, forming.rank, group, forming.settings)
             url = forming.settings.aggregator
+            named = Aggregator((url.host, url.port), bytes.fromhex(self.aggregator))
+            lanes, threads = join_streams(
+                forming.exchange, forming.rank, group, forming.settings,
+                named if url.host else None,
+            )  # fmt: skip
+            where = authority(url.host, url.port) if url.host else ""
             if not units.by_host:
-                return StreamsReducer(StreamsWorker(forming.rank, lanes, threads), url, topology)
+                alone = StreamsWorker(forming.rank, lanes, threads, where)
+                return StreamsReducer(alone, url, topology)
             rounds = forming.settings.rounding == "host"
-            worker = HostsWorker(forming.rank, units.all, units.shared, lanes, threads, rounds)
+            worker = HostsWorker(
+                forming.rank, units.all, units.shared, lanes, threads, rounds, where
+            )
             return HostsReducer(worker, url, topology)
         except BaseException:
             units.close()
@@ -220,6 +232,8 @@ def to_json(plan: Plan) -> str:
         case StreamsPlan():
             ticket |= {"require": plan.require}
             ticket["streams"] = {"hosts": plan.hosts, "key": plan.key}
+            if plan.aggregator:
+                ticket["streams"]["aggregator"] = plan.aggregator
     return json.dumps(ticket)
 
 
@@ -260,7 +274,8 @@ def decide(forming: Forming, unshared: str) -> Plan:
         return GlooPlan(topology, asked=url.scheme == "gloo")
     if topology.streamed:
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
-        return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require)
+        key = aggregator_key(settings.control_secret()).hex() if url.host else ""
+        return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require, key)
     # The ranks look for their ways to boards before a job is asked for.
     boards = lease.boards()
     if topology.by_host:

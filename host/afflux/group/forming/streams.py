@@ -3,6 +3,7 @@
     all   open a port at each interface, publish where they listen              port/<r>
     all   connect with each other in each network, proving that they know the
           group's secret, and publish why they could not                        streams/<r>
+    all   connect with the aggregator, if there is one                          aggregator/<r>
 
 The first interfaces of all ranks make a *network*, the second ones another, and so on. A network
 carries sums if all ranks have it and all of its connections are there. All ranks read the same, so
@@ -21,8 +22,9 @@ from afflux.group.settings.variables import Settings
 from afflux.group.store.exchange import Exchange, RendezvousError, StepFailed
 from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.errors import AffluxError, RanksMissing
-from afflux_drivers.streams.accepting import Listener
-from afflux_drivers.streams.connecting import connect_mesh
+from afflux_drivers.streams.connecting import connect_aggregator, connect_mesh
+from afflux_drivers.streams.handshake import Member
+from afflux_drivers.streams.strangers import Listener
 
 __all__ = ["StreamsGroup", "join_streams"]
 
@@ -50,6 +52,18 @@ class StreamsGroup(NamedTuple):
     master: str
 
 
+class Aggregator(NamedTuple):
+    """The aggregator of a group.
+
+    Attributes:
+        endpoint: Host and port.
+        secret: Ranks prove to it that they know this.
+    """
+
+    endpoint: tuple[str, int]
+    secret: bytes
+
+
 class _Port(NamedTuple):
     """Where a rank listens at one interface.
 
@@ -66,7 +80,11 @@ class _Port(NamedTuple):
 
 
 def join_streams(
-    exchange: Exchange, rank: int, group: StreamsGroup, settings: Settings
+    exchange: Exchange,
+    rank: int,
+    group: StreamsGroup,
+    settings: Settings,
+    aggregator: Aggregator | None = None,
 ) -> tuple[list[list[socket.socket | None]], int]:
     """Connect with the other ranks of the own mesh. Collective in the whole group.
 
@@ -75,20 +93,24 @@ def join_streams(
         rank: Own.
         group: The group.
         settings: Own.
+        aggregator: The one to which the ranks connect, too; None for none.
 
     Returns:
         Connected sockets, non-blocking, by lane, of which each thread has one in each network, and
-        by rank of the mesh, None for the own one; empty for a rank that is in no mesh. And how many
-        threads there are to be.
+        by rank of the mesh, None for the own one, then that of the aggregator; empty for a rank
+        that is in no mesh. And how many threads there are to be.
 
     Raises:
-        StepFailed: A rank has no address for others, or no network has all connections; at every
-            rank.
+        StepFailed: A rank has no address for others, no network has all connections, or a rank
+            cannot connect with the aggregator; at every rank.
         RendezvousError: Ranks did not come.
     """
     joining = _Joining(exchange, rank, group, settings)
     try:
-        return joining.join(), joining.threads
+        joining.join()
+        if aggregator is not None:
+            joining.join_aggregator(aggregator)
+        return joining.taken(), joining.threads
     finally:
         joining.close()
 
@@ -106,10 +128,12 @@ class _Joining:
         self._listeners: dict[int, Listener] = {}
         self._ports: dict[int, list[_Port]] = {}
         self._streams: dict[int, list[list[socket.socket]]] = {}
+        self._used: list[int] = []  # networks
+        self._to_aggregator: list[socket.socket] = []
         self.threads = 1
 
-    def join(self) -> list[list[socket.socket | None]]:
-        """Return the streams."""
+    def join(self) -> None:
+        """Connect with the other ranks."""
         members, patience_s = self._members, self._settings.connect_timeout_s
         published = self._exchange.share("port", members, self._listen, patience_s)
         self._ports = {
@@ -137,19 +161,56 @@ class _Joining:
                         reasons.setdefault(int(number), why)
         self._judge(reasons, len(networks))
         if not self._mesh:
-            return []
-        used = [number for number in networks if number not in reasons]
-        hosts = ", ".join(self._ports[self._rank][number].host for number in used)
+            return
+        self._used = [number for number in networks if number not in reasons]
+        hosts = ", ".join(self._ports[self._rank][number].host for number in self._used)
         _log.info("rank %d: streams from %s to %d ranks", self._rank, hosts, len(self._mesh) - 1)
-        lanes = [self._streams.pop(number) for number in used]
-        return [
+
+    def join_aggregator(self, aggregator: Aggregator) -> None:
+        """Connect with the aggregator, by the networks that are used."""
+
+        def connect() -> None:
+            if not self._mesh:
+                return
+            # Unless interfaces are named, the way to the aggregator may begin elsewhere.
+            ports = [self._ports[self._rank][number] for number in self._used]
+            own = [port.host if port.interface else "" for port in ports] * self.threads
+            here = next(ranks for ranks in self._group.hosts if self._rank in ranks)
+            by_host = len(self._mesh) < sum(map(len, self._group.hosts))
+            member = Member(
+                aggregator.secret,
+                f"{self._group.name}/aggregator/{self._mesh[0]}",
+                list(self._mesh).index(self._rank),
+                len(self._mesh),
+                len(own),
+                self._rank,
+                len(here) if by_host else 1,
+            )
+            self._to_aggregator = connect_aggregator(
+                aggregator.endpoint, member, own, self._settings.connect_timeout_s
+            )
+
+        self._exchange.share(
+            "aggregator", self._members, connect, self._settings.connect_timeout_s + _PATIENCE_S
+        )
+
+    def taken(self) -> list[list[socket.socket | None]]:
+        """Return the streams, which are the caller's from now on."""
+        lanes = [self._streams.pop(number) for number in self._used]
+        by_lane = [
             [each[link] if each else None for each in lane]
             for link in range(self.threads)
             for lane in lanes
         ]
+        for lane, last in zip(by_lane, self._to_aggregator, strict=False):
+            lane.append(last)
+        self._to_aggregator = []
+        return by_lane
 
     def close(self) -> None:
         """Close what no worker has."""
+        for tcp in self._to_aggregator:
+            tcp.close()
         for listener in self._listeners.values():
             listener.close()
         for lane in self._streams.values():

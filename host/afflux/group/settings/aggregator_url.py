@@ -20,7 +20,7 @@ _FORMS = {
     "rtl": "rtl://[?bus_bits=32|512][&group=address:port][&waves=file.fst|file.vcd"
     "[&waves_window=from:to]]",
     "board": "board://",
-    "streams": "streams://",
+    "streams": "streams://[host[:port]]",
     "gloo": "gloo://",
     "udp": "udp://host[:port][?parent=host[:port]]",
 }
@@ -41,12 +41,12 @@ class AggregatorUrl:
 
     Attributes:
         scheme: "shm" for the memory of the ranks' host, "streams" for streams between the
-            ranks, "gloo" for Gloo alone, "soft", "rtl" or "board" for an engine that rank 0
-            starts,
-            "udp" for one that is running, "auto" for the memory of the ranks' host if they have one
-            in common, and what `afflux.group.reducers.topology` chooses if not.
-        host: Name or address, without brackets; empty unless `scheme` is "udp".
-        port: UDP and TCP port; 0 unless `scheme` is "udp".
+            ranks, and to an aggregator if one is named, "gloo" for Gloo alone, "soft", "rtl" or
+            "board" for an engine that rank 0 starts, "udp" for one that is running, "auto" for the
+            memory of the ranks' host if they have one in common, and what
+            `afflux.group.reducers.topology` chooses if not.
+        host: Name or address of an aggregator, without brackets; empty if none is named.
+        port: Its UDP and TCP port; 0 if none is named.
         bus_bits: Bus width of the simulated engine.
         group: Multicast group for the results of an engine that rank 0 starts; None if they go to
             each rank.
@@ -80,25 +80,25 @@ class AggregatorUrl:
                 options["waves_window"] = self.waves.window
         if self.parent is not None:
             options["parent"] = authority(*self.parent)
-        where = authority(self.host, self.port) if self.scheme == "udp" else ""
+        where = authority(self.host, self.port) if self.host else ""
         query = urlencode(options, safe=":[]/")
         return f"{self.scheme}://{where}{'?' if query else ''}{query}"
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Hosts and ports of all aggregators that are named."""
+        """Hosts and ports of all aggregators of packets that are named."""
         return ((self.host, self.port), *self.others) if self.scheme == "udp" else ()
 
     @property
     def each(self) -> list[str]:
-        """The URLs of all aggregators that are named, one by one."""
+        """The URLs of all aggregators of packets that are named, one by one."""
         if not self.others:
             return [] if self.embedded else [str(self)]
         return [f"udp://{authority(*each)}" for each in self.addresses]
 
     @property
     def embedded(self) -> bool:
-        """Whether the ranks themselves provide what sums."""
+        """Whether no aggregator of packets is named."""
         return self.scheme != "udp"
 
     @property
@@ -137,7 +137,7 @@ class AggregatorUrl:
         url = cls.parse(text)
         if url.embedded:
             raise ValueError(
-                f"{text!r}: ranks start this one themselves; expected udp://host[:port]"
+                f"{text!r} has no control channel of its own; expected udp://host[:port]"
             )
         return url
 
@@ -148,9 +148,9 @@ class AggregatorUrl:
             raise ValueError("only options may follow the address")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         host, port, parent = "", 0, None
-        if parts.scheme == "udp":
+        if parts.scheme == "udp" or (parts.scheme == "streams" and parts.netloc):
             host, port = _host_and_port(parts.netloc)
-            if "parent" in options:
+            if "parent" in options and parts.scheme == "udp":
                 parent = _host_and_port(options.pop("parent"))
         elif parts.netloc:
             raise ValueError(f"{parts.scheme}:// takes no host: the ranks provide it themselves")
