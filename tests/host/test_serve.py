@@ -166,7 +166,8 @@ def test_without_an_engine_each_has_its_line(capsys):
     assert cli.main(["serve"]) == 2
     lines = capsys.readouterr().err.splitlines()
     engines = lines[lines.index("  ENGINE") + 1 :]
-    assert [line.split()[0] for line in engines] == ["soft", "rtl", "node", "board", "device"]
+    names = ["streams", "soft", "rtl", "node", "board", "device"]
+    assert [line.split()[0] for line in engines] == names
     assert all(len(line.split()) > 2 for line in engines)
 
 

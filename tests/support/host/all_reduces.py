@@ -1,9 +1,11 @@
 """All-reduces of all kinds, whose digests ranks compare between ways of summing."""
 
 import hashlib
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 __all__ = ["LARGE", "digest", "drawn", "reductions", "together"]
 
@@ -15,7 +17,7 @@ LARGE = 400_009
 """Elements of more pieces than one."""
 
 
-def drawn(shape, dtype, rank, seed):
+def drawn(shape: tuple[int, ...], dtype: torch.dtype, rank: int, seed: int) -> torch.Tensor:
     """Return numbers of all sizes, zeros of both signs, infinities and NaN; of many blocks none."""
     generator = torch.Generator().manual_seed(100 * seed + rank)
     tensor = torch.randn(shape, generator=generator)
@@ -31,14 +33,14 @@ def drawn(shape, dtype, rank, seed):
     return tensor.to(dtype) if dtype.is_floating_point else tensor.clamp(-1e9, 1e9).to(dtype)
 
 
-def digest(*tensors):
+def digest(*tensors: torch.Tensor) -> str:
     whole = hashlib.sha256()
     for each in tensors:
         whole.update(each.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return whole.hexdigest()
 
 
-def reductions(rank, group):
+def reductions(rank: int, group: Any) -> dict[str, str]:
     found = {}
     for seed, dtype in enumerate((*FLOATS, *INTEGERS, torch.float64)):
         for name in OPS:
@@ -55,17 +57,17 @@ def reductions(rank, group):
     return found
 
 
-def together(rank, size, group):
+def together(rank: int, size: int, group: Any) -> dict[str, str]:
     """Coalesced forms, several calls on their way at once, and barriers between them."""
     tensors = [drawn((count,), torch.float32, rank, 35) for count in (5, 4000, 90_000)]
     dist.all_reduce_coalesced(tensors, group=group)
-    with dist._coalescing_manager(group):
+    with distributed_c10d._coalescing_manager(group):
         for count in (5, 6000):
             whole = torch.empty(size * count)
             dist.all_gather_into_tensor(whole, drawn((count,), torch.float32, rank, 36), group)
             tensors.append(whole)
     dist.barrier(group)
-    with dist._coalescing_manager(group):
+    with distributed_c10d._coalescing_manager(group):
         for count in (5, 6000):
             own = torch.empty(count)
             dist.reduce_scatter_tensor(own, torch.ones(size * count), group=group)

@@ -136,9 +136,8 @@ class AggregatorUrl:
         """
         url = cls.parse(text)
         if url.embedded:
-            raise ValueError(
-                f"{text!r} has no control channel of its own; expected udp://host[:port]"
-            )
+            why = "it has no control channel" if url.host else "ranks start this one themselves"
+            raise ValueError(f"{text!r}: {why}; expected udp://host[:port]")
         return url
 
     @classmethod
