@@ -34,6 +34,9 @@ class Reduction {
     // Whether a block without a bit set is as good as none, so that it need not move.
     bool scanned() const { return scanned_; }
 
+    // Whether two terms of a block may travel packed.
+    bool packs_terms() const { return dtype_ == Dtype::Float32 && op_ <= Op::Avg; }
+
     // Notes which blocks of `count` elements are present, and copies these if `out` is not null;
     // else, if blocks are not scanned, only copies. `out` has whole blocks. Returns how many are
     // present, 0 if they are not scanned.

@@ -117,11 +117,15 @@ class Exchange {
     void compose(int rank);
     bool add_contribution(Peer& to, const Part& part, std::size_t piece);
     bool add_terms(Peer& to, const Head& head, const std::byte* from, std::size_t bytes);
+    std::size_t pack(std::size_t blocks, Landing& terms) const;
     bool add_piece(Peer& to, Head head, const std::byte* from, std::size_t bytes,
-                   const std::uint8_t* present, std::size_t terms = 1);
+                   const std::uint8_t* present, std::size_t terms = 1,
+                   const Landing* packed = nullptr, std::size_t packed_blocks = 0);
     bool receive(int rank);
     bool place(int rank);
     void place_blocks(int rank);
+    std::size_t place_packed(int rank, Landing& waits, std::size_t blocks);
+    void unpack(int rank, Landing& waits, std::size_t blocks) const;
     void arrived(int rank);
     bool is_ahead(const Peer& from) const;
     Landing* landing(int rank);

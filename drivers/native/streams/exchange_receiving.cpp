@@ -101,15 +101,19 @@ bool Exchange::place(int rank) {
     if (head.piece != (result ? from.results : from.contributions) ||
         head.piece >= (result ? results_from(rank) : contributions_from(rank)))
         broken(rank, "a piece that does not come next");
+    const bool terms = !result && of_hosts();
+    if (head.packed >
+        (terms && reduction_->packs_terms() && layout_.sources_of(rank) > 1 && head.bitmaps))
+        broken(rank, "packed blocks that a piece cannot have");
     if (!head.bitmaps) {
         place_blocks(rank);
         return true;
     }
-    const bool terms = !result && of_hosts();
     if (head.bitmaps > (terms ? layout_.sources_of(rank) : scanned_ ? 1 : 0))
         broken(rank, "more bitmaps than a piece has");
     const std::size_t bytes = layout_.bytes_of(result ? part(rank) : own(), head.piece);
-    const std::size_t bitmaps = head.bitmaps * ((blocks_in(bytes) + 7) / 8);
+    const std::size_t count = std::size_t{head.bitmaps} + head.packed;
+    const std::size_t bitmaps = count * ((blocks_in(bytes) + 7) / 8);
     if (head.payload < bitmaps) broken(rank, "a piece without its bitmap");
     from.in.place(from.bitmap.data(), bitmaps);
     from.bitmap_is_next = true;
@@ -145,7 +149,7 @@ void Exchange::place_blocks(int rank) {
         from.in.place(to, bytes);
         return;
     }
-    std::array<iovec, kPieceBlocks / 2 + arithmetic::kMaxRanks> runs;
+    std::array<iovec, kPieceBlocks / 2 + arithmetic::kMaxRanks + 1> runs;
     std::size_t count = 0;
     for (std::size_t k = 0; k < head.bitmaps; ++k) {
         const std::byte* const bitmap = from.bitmap.data() + k * ((blocks + 7) / 8);
@@ -155,10 +159,43 @@ void Exchange::place_blocks(int rank) {
             runs[count++] = {to + k * layout_.piece_bytes() + at, run};
         });
     }
+    if (head.packed) {
+        const std::size_t packed = place_packed(rank, *waits, blocks);
+        if (packed) runs[count++] = {waits->packed.data(), packed * kPackedBytes};
+    }
     from.in.place({runs.data(), count});
     if (from.in.unplaced()) broken(rank, "a piece of another length");
     // Blocks of a result that do not travel are zeros at all ranks: here too, if it is in place.
     if (!waits && of_hosts()) clear_absent(flags, bytes, to);
+}
+
+// Notes which blocks come packed, and returns how many do.
+std::size_t Exchange::place_packed(int rank, Landing& waits, std::size_t blocks) {
+    Peer& from = peer(rank);
+    const std::byte* const bitmap =
+        from.bitmap.data() + from.in.head().bitmaps * ((blocks + 7) / 8);
+    std::size_t count = 0;
+    for (std::size_t b = 0; b < blocks; ++b) {
+        const auto packed = static_cast<std::uint8_t>(bitmap[b / 8] >> (b % 8)) & 1;
+        waits.is_packed[b] = static_cast<std::uint8_t>(packed);
+        count += packed;
+        for (int k = 0; packed && k < layout_.sources_of(rank); ++k)
+            if (waits.present[static_cast<std::size_t>(k) * blocks + b])
+                broken(rank, "a packed block that has come otherwise, too");
+    }
+    return count;
+}
+
+void Exchange::unpack(int rank, Landing& waits, std::size_t blocks) const {
+    const std::byte* from = waits.packed.data();
+    for (std::size_t b = 0; b < blocks; ++b) {
+        if (!waits.is_packed[b]) continue;
+        std::byte* const first = waits.elements.data() + b * kBlockBytes;
+        if (!unpack_terms(from, first, first + layout_.piece_bytes()))
+            broken(rank, "a packed block with no valid exponent");
+        waits.present[b] = waits.present[blocks + b] = 1;
+        from += kPackedBytes;
+    }
 }
 
 void Exchange::arrived(int rank) {
@@ -171,6 +208,9 @@ void Exchange::arrived(int rank) {
             disagreed_ = disagreed_ || !(from.signature == own_signature_);
             break;
         case Kind::Contribution:
+            if (const Head& head = from.in.head(); head.packed && !disagreed_)
+                unpack(rank, *from.landings[head.piece % kPiecesAhead],
+                       blocks_in(layout_.bytes_of(own(), head.piece)));
             ++from.contributions;
             break;
         case Kind::Result:

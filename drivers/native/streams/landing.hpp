@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/packed_terms.hpp"
 #include "streams/message.hpp"
 
 namespace afflux::streams {
@@ -17,6 +18,9 @@ inline constexpr std::size_t kPiecesAhead = 16;
 struct Landing {
     alignas(64) std::array<std::byte, kPieceBytes> elements;
     std::array<std::uint8_t, kPieceBlocks> present;
+    // Of blocks of two terms or more, which ones are packed, and these in a row.
+    std::array<std::uint8_t, kPieceBlocks / 2> is_packed;
+    std::array<std::byte, kPieceBlocks / 2 * kPackedBytes> packed;
 };
 
 // The last one that came back is the next to be taken, as it is in a cache.

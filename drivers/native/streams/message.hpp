@@ -28,7 +28,8 @@ enum class Kind : std::uint8_t {
 inline constexpr std::size_t kPieceBlocks = 512;
 inline constexpr std::size_t kPieceBytes = kPieceBlocks * kBlockBytes;
 // Bitmaps begin at bytes.
-inline constexpr std::size_t kBitmapBytes = kPieceBlocks / 8 + arithmetic::kMaxRanks;
+inline constexpr std::size_t kBitmapBytes =
+    kPieceBlocks / 8 + kPieceBlocks / 16 + arithmetic::kMaxRanks + 1;
 inline constexpr std::size_t kFailureBytes = 512;
 
 struct Head {
@@ -40,7 +41,10 @@ struct Head {
     // that follow, and of their second, third, … terms, which follow on them. 0: all follow. Of a
     // short last block only its bytes do.
     std::uint8_t bitmaps;
-    std::uint16_t reserved;
+    // Whether one more bitmap follows on these: of blocks that none of them has, whose two terms
+    // follow on all others, packed.
+    std::uint8_t packed;
+    std::uint8_t reserved;
 };
 static_assert(sizeof(Head) == 16);
 

@@ -1,9 +1,14 @@
 // Terms of hosts in place of their ranks' elements: the same bits, for numbers of any spread,
 // signed zeros, infinities and NaN among them in one block.
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
+#include "collectives/packed_terms.hpp"
 #include "collectives/reduction.hpp"
 #include "collectives/terms.hpp"
 #include "tests/collectives_ranks.hpp"
@@ -116,10 +121,72 @@ void test(const std::vector<int>& hosts, Dtype dtype, Op op, Random& random) {
     CHECK(got == right);
 }
 
+// Terms that are packed and unpacked have the same sums; those that need more bits, and what is no
+// integer, are refused.
+void test_packing(Random& random) {
+    constexpr std::size_t kElements = kBlockBytes / sizeof(float);
+    std::array<std::byte, collectives::kPackedBytes> packed;
+    const auto random_float = [&](std::uint64_t exponent) {
+        const std::uint64_t bits = (random() & 0x807FFFFF) | exponent << 23;
+        return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    };
+    const auto bytes = [](auto& block) { return reinterpret_cast<std::byte*>(block.data()); };
+    std::size_t done = 0;
+    for (int repeat = 0; repeat < 4000; ++repeat) {
+        std::array<float, kElements> one, other, first, second;
+        const std::uint64_t base = random() % 240, spread = 1 + random() % 18;
+        for (std::size_t i = 0; i < kElements; ++i) {
+            one[i] = random_float(base + random() % spread);
+            other[i] = random() % 8 ? random_float(base + random() % spread) : -one[i];
+            if (random() % 8 == 0) other[i] = -0.0f;
+        }
+        // The lowest bit of any, below the largest of all: a bit for the sum's carry is left.
+        int low = 1000, high = -1000;
+        for (const auto& block : {one, other})
+            for (const float each : block) {
+                if (each == 0) continue;
+                const auto bits = std::bit_cast<std::uint32_t>(each);
+                const int exponent = std::max(1, static_cast<int>(bits >> 23 & 255));
+                const std::uint32_t fraction =
+                    (bits & 0x7FFFFF) | (bits >> 23 & 255 ? 0x800000 : 0);
+                low = std::min(low, exponent + std::countr_zero(fraction) - 23);
+                high = std::max(high, exponent);
+            }
+        const bool fits = high - low <= 37;
+        CHECK(collectives::pack_terms(bytes(one), bytes(other), packed.data()) == fits);
+        if (!fits) continue;
+        ++done;
+        CHECK(collectives::unpack_terms(packed.data(), bytes(first), bytes(second)));
+        for (std::size_t i = 0; i < kElements; ++i) {
+            // Exact, as the sum has 40 bits.
+            const double sum = static_cast<double>(one[i]) + static_cast<double>(other[i]);
+            CHECK(first[i] == static_cast<float>(sum));
+            CHECK(static_cast<double>(first[i]) + static_cast<double>(second[i]) == sum);
+            if (second[i] == 0) CHECK(std::signbit(second[i]) || sum != first[i]);
+            if (first[i] == 0) CHECK(!std::signbit(first[i]));
+        }
+    }
+    CHECK(done > 1000 && done < 4000);
+    for (const float bad : {-0.0f, 0x1p127f, std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+        std::array<float, kElements> one{}, other{};
+        one[13] = bad;
+        other[13] = -0.0f;
+        CHECK(!collectives::pack_terms(bytes(one), bytes(other), packed.data()));
+        CHECK(!collectives::pack_terms(bytes(other), bytes(one), packed.data()));
+    }
+    for (const std::int32_t unit : {-164, 90, 1 << 30, -(1 << 30)}) {
+        std::array<float, kElements> first, second;
+        std::memcpy(packed.data(), &unit, sizeof unit);
+        CHECK(!collectives::unpack_terms(packed.data(), bytes(first), bytes(second)));
+    }
+}
+
 }  // namespace
 
 int main() {
     Random random(1);
+    test_packing(random);
     const std::vector<int> kHosts[] = {{2, 2},       {1, 3},    {4, 4}, {8, 8},
                                        {2, 2, 2, 2}, {1, 1, 5}, {2}};
     for (int round = 0; round < 30; ++round)

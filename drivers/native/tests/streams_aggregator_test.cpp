@@ -179,7 +179,7 @@ void test_nonsense() {
         return Bytes(first, first + sizeof value);
     };
     const auto call = [&](collectives::Collective what, int dtype, int op, std::uint64_t count) {
-        Bytes all = bytes_of(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0});
+        Bytes all = bytes_of(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0, 0});
         const Bytes rest =
             bytes_of(Signature{count, 0, 0, what, static_cast<collectives::Dtype>(dtype),
                                static_cast<collectives::Op>(op), 0, 0});
@@ -199,14 +199,14 @@ void test_nonsense() {
         {call(AllReduce, 1, 77, kCount), "no part in"},
         {call(AllReduce, 1, 0, ~std::uint64_t{0}), "no part in"},
         {call(AllReduce, 1, 4, kCount), "no reduction"},
-        {bytes_of(Head{10, 1, 0, Kind::Call, 0, 0}), "no valid call"},
-        {bytes_of(Head{600, 1, 0, Kind::Failure, 0, 0}), "no valid reason"},
-        {with(good, {4000, 0, 0, Kind::Contribution, 0, 0}), "operation that is over"},
-        {with(good, {4000, 1, 1, Kind::Contribution, 0, 0}), "does not come next"},
-        {with(good, {4000, 1, 0, Kind::Result, 0, 0}), "does not come next"},
-        {with(good, {3999, 1, 0, Kind::Contribution, 0, 0}), "another length"},
-        {with(good, {sizeof(Signature), 1, 0, Kind::Call, 0, 0}), "no valid call"},
-        {with(good, {10, 1, 0, static_cast<Kind>(9), 0, 0}), "no known kind"},
+        {bytes_of(Head{10, 1, 0, Kind::Call, 0, 0, 0}), "no valid call"},
+        {bytes_of(Head{600, 1, 0, Kind::Failure, 0, 0, 0}), "no valid reason"},
+        {with(good, {4000, 0, 0, Kind::Contribution, 0, 0, 0}), "operation that is over"},
+        {with(good, {4000, 1, 1, Kind::Contribution, 0, 0, 0}), "does not come next"},
+        {with(good, {4000, 1, 0, Kind::Result, 0, 0, 0}), "does not come next"},
+        {with(good, {3999, 1, 0, Kind::Contribution, 0, 0, 0}), "another length"},
+        {with(good, {sizeof(Signature), 1, 0, Kind::Call, 0, 0, 0}), "no valid call"},
+        {with(good, {10, 1, 0, static_cast<Kind>(9), 0, 0, 0}), "no known kind"},
     };
     for (const auto& [sent, text] : cases) {
         const Lanes lanes(1, make_streams(kRanks + 1));

@@ -273,26 +273,28 @@ void test_nonsense() {
         return one;
     };
     const std::size_t count = 1000;
-    const Bytes good =
-        joined({bytes_of(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0}), bytes_of(call(count))});
+    const Bytes good = joined(
+        {bytes_of(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0, 0}), bytes_of(call(count))});
     const auto piece = [&](std::uint32_t payload, std::uint32_t number, Kind kind,
                            std::uint8_t bitmaps) {
-        return joined({good, bytes_of(Head{payload, 1, number, kind, bitmaps, 0}), Bytes(payload)});
+        return joined(
+            {good, bytes_of(Head{payload, 1, number, kind, bitmaps, 0, 0}), Bytes(payload)});
     };
     const std::pair<Bytes, const char*> cases[] = {
-        {bytes_of(Head{10, 1, 0, Kind::Call, 0, 0}), "no valid call"},
+        {bytes_of(Head{10, 1, 0, Kind::Call, 0, 0, 0}), "no valid call"},
         {joined({good, good}), "no valid call"},
-        {bytes_of(Head{0, 1, 0, static_cast<Kind>(9), 0, 0}), "no known kind"},
-        {bytes_of(Head{4000, 1, 0, Kind::Contribution, 0, 0}), "in front of its call"},
-        {bytes_of(Head{4000, 7, 0, Kind::Contribution, 0, 0}), "operation that is over"},
-        {bytes_of(Head{600, 1, 0, Kind::Failure, 0, 0}), "no valid reason"},
+        {bytes_of(Head{0, 1, 0, static_cast<Kind>(9), 0, 0, 0}), "no known kind"},
+        {bytes_of(Head{4000, 1, 0, Kind::Contribution, 0, 0, 0}), "in front of its call"},
+        {bytes_of(Head{4000, 7, 0, Kind::Contribution, 0, 0, 0}), "operation that is over"},
+        {bytes_of(Head{600, 1, 0, Kind::Failure, 0, 0, 0}), "no valid reason"},
         {piece(4000, 1, Kind::Contribution, 0), "does not come next"},
         {piece(4000, 0, Kind::Result, 0), "does not come next"},
         {piece(3999, 0, Kind::Contribution, 0), "another length"},
         {piece(1, 0, Kind::Contribution, 1), "without its bitmap"},
         {piece(10, 0, Kind::Contribution, 1), "another length"},
         {piece(100, 0, Kind::Contribution, 2), "more bitmaps"},
-        {joined({good, bytes_of(Head{1u << 30, 1, 0, Kind::Contribution, 0, 0})}),
+        {joined({good, bytes_of(Head{4000, 1, 0, Kind::Contribution, 1, 1, 0})}), "packed blocks"},
+        {joined({good, bytes_of(Head{1u << 30, 1, 0, Kind::Contribution, 0, 0, 0})}),
          "too long a piece"},
     };
     for (const auto& [sent, text] : cases) {
