@@ -31,6 +31,7 @@ class HostsWorker(GroupWorker):
             for the own host. They belong to the worker from now on. Empty for a rank that is in no
             rail.
         threads: How many move the lanes, the calling one among them.
+        one_hop: As for `StreamsWorker`.
         rounds: Whether each host rounds its sums of floats.
         aggregator: As for `StreamsWorker`.
     """
@@ -42,6 +43,7 @@ class HostsWorker(GroupWorker):
         shared: SharedWorker | None,
         lanes: Sequence[Sequence[socket.socket | None]],
         threads: int,
+        one_hop: int,
         rounds: bool,
         aggregator: str = "",
     ) -> None:
@@ -58,6 +60,7 @@ class HostsWorker(GroupWorker):
             descriptors,
             threads,
             rounds,
+            one_hop,
         )
         self._threads = threads
         ranks = range(sum(map(len, hosts)))

@@ -17,6 +17,8 @@ class StreamsWorker(GroupWorker):
         lanes: Connected sockets, non-blocking, by lane and rank; None for the own one. They belong
             to the worker from now on. Each lane carries a share of every larger tensor.
         threads: How many move the lanes, the calling one among them.
+        one_hop: All-reduces for which each rank sends at most so many bytes more by it take one
+            hop; the same at all ranks.
         aggregator: Host and port of the aggregator to which the last socket of each lane leads;
             empty if there is none.
     """
@@ -26,13 +28,14 @@ class StreamsWorker(GroupWorker):
         rank: int,
         lanes: Sequence[Sequence[socket.socket | None]],
         threads: int = 1,
+        one_hop: int = 64 << 10,
         aggregator: str = "",
     ) -> None:
         names = list(range(len(lanes[0]) - bool(aggregator)))
         descriptors = [
             [-1 if each is None else each.detach() for each in streams] for streams in lanes
         ]
-        self._mesh = _native.StreamsGroup(rank, descriptors, names, threads)
+        self._mesh = _native.StreamsGroup(rank, descriptors, names, threads, one_hop)
         self._threads = threads
         super().__init__(self._mesh, rank, names, "streams", aggregator)
 

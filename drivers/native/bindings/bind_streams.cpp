@@ -25,8 +25,8 @@ using streams::Mesh;
 class StreamsGroup final : public GroupHandle {
   public:
     StreamsGroup(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-                 int threads)
-        : GroupHandle(std::make_shared<Mesh>(rank, sockets, std::move(names), threads)) {}
+                 int threads, std::size_t one_hop)
+        : GroupHandle(std::make_shared<Mesh>(rank, sockets, std::move(names), threads, one_hop)) {}
 
     nb::dict statistics() const {
         const streams::Statistics s = static_cast<const Mesh&>(*open()).statistics();
@@ -70,9 +70,11 @@ void bind_streams(nb::module_& module) {
         "One rank's end of a group whose ranks have streams to each other.\n\n"
         "Takes over the sockets, by lane and then by rank, -1 for the own one: connected, and\n"
         "without blocking. Nobody else may close them. After those of the ranks there may be one\n"
-        "to an aggregator. So many threads move the lanes.")
-        .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int>(), "rank"_a,
-             "sockets"_a, "names"_a, "threads"_a)
+        "to an aggregator. So many threads move the lanes. All-reduces for\n"
+        "which each rank sends at most `one_hop` bytes more by it take one hop.")
+        .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int,
+                      std::size_t>(),
+             "rank"_a, "sockets"_a, "names"_a, "threads"_a, "one_hop"_a = Mesh::kOneHop)
         .def("statistics", &StreamsGroup::statistics);
     nb::class_<StreamsAggregator>(
         module, "StreamsAggregator",

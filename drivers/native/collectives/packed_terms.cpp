@@ -49,8 +49,7 @@ bool pack_terms(const std::byte* first, const std::byte* second, std::byte* out)
     // Both terms are below 2 ** (largest - bias + 1), and their sum below twice as much.
     const std::int32_t unit = std::max(largest, 1) - kBias + 2 - kBits;
     const double scale = power_of_two(-unit);
-    // What is too fine for the unit shows as bits below it; to add and take away 1.5 * 2 ** 52
-    // rounds to integers.
+    // To add and take away 1.5 * 2 ** 52 rounds to integers; bits below the unit then show.
     constexpr double kRounds = 0x1.8p52;
     constexpr auto kZero = std::bit_cast<std::int64_t>(kRounds);
     std::array<std::int64_t, kElements> integers;

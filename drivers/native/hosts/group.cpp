@@ -178,7 +178,7 @@ void Group::begin_exchange() {
     signature_.stripe = static_cast<std::uint32_t>(stripe.last - stripe.first);
     rail_->begin_piece(streams::layout_of_hosts(stage_.first(piece_) + first, Stage::apart(),
                                                 stage_.result(piece_) + first, bytes, sources_,
-                                                rail_->aggregated()),
+                                                rail_->aggregated(), rail_->one_hop()),
                        bytes, *call_.reduction, *terms_, signature_);
 }
 

@@ -5,9 +5,6 @@
 namespace afflux::streams {
 namespace {
 
-// The bytes that a link carries while a message is on its way: 50 us of 10 Gbit/s. With fewer than
-// these more bytes, one hop is sooner than two.
-constexpr std::size_t kOneWayBytes = std::size_t{64} << 10;
 // A larger tensor is not sent N - 1 times by the root of a broadcast.
 constexpr std::size_t kDirectBytes = std::size_t{64} << 10;
 
@@ -34,21 +31,21 @@ void stand_for(const std::vector<int>& sources, Layout& layout) {
 
 }  // namespace
 
-bool takes_one_hop(std::size_t bytes, int ranks, int terms) {
+bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most) {
     const auto n = static_cast<std::size_t>(ranks), each = static_cast<std::size_t>(terms);
     // One hop sends (N - 1) times each tensor's terms; two send (N - 1) / N of them, and of
     // results.
     const std::size_t more = each * n - each - 1;
-    return n == 1 || bytes / n * (n - 1) * more <= kOneWayBytes;
+    return n == 1 || bytes / n * (n - 1) * more <= most;
 }
 
-Layout layout_of(const Call& call, int ranks, bool aggregated) {
+Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_hop) {
     Layout layout;
     const std::size_t bytes = call.bytes();
     switch (call.what) {
         case Collective::AllReduce:
             layout.contributing = all_of(ranks);
-            if (takes_one_hop(bytes, ranks, 1)) {
+            if (takes_one_hop(bytes, ranks, 1, one_hop)) {
                 for (int r = 0; r < ranks; ++r)
                     layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
                 layout.in_place = ranks > 1;
@@ -89,14 +86,15 @@ Layout layout_of(const Call& call, int ranks, bool aggregated) {
 }
 
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources, bool aggregated) {
+                       std::size_t bytes, const std::vector<int>& sources, bool aggregated,
+                       std::size_t one_hop) {
     Layout layout;
     const auto ranks = static_cast<int>(sources.size());
     stand_for(sources, layout);
     layout.apart = apart;
     layout.contributing = all_of(ranks);
     // Sums of several floats are two, as a rule.
-    if (takes_one_hop(bytes, ranks, std::min(2, std::ranges::max(sources)))) {
+    if (takes_one_hop(bytes, ranks, std::min(2, std::ranges::max(sources)), one_hop)) {
         for (int r = 0; r < ranks; ++r)
             layout.parts[static_cast<std::size_t>(r)] = {bytes, own, result};
         return layout;

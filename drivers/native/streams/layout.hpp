@@ -70,10 +70,12 @@ Layout cut(const Layout& whole, int owners, int lane, int lanes);
 // The all-reduce of `bytes` bytes, whole blocks, of ranks that stand for several each. Sources are
 // `apart` from the first one, `own`; the result goes to memory of its own.
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources, bool aggregated);
+                       std::size_t bytes, const std::vector<int>& sources, bool aggregated,
+                       std::size_t one_hop);
 
-// `aggregated`: an aggregator may own tensors, as the member after the ranks.
-Layout layout_of(const Call& call, int ranks, bool aggregated);
+// `aggregated`: an aggregator may own tensors, as the member after the ranks. `one_hop`: as `most`
+// of `takes_one_hop`.
+Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_hop);
 
 // An aggregator's layout of an all-reduce of so many bytes, in memory for `ring` pieces.
 // `sources` are empty if each rank stands for itself.
@@ -85,7 +87,8 @@ constexpr std::size_t lanes_for(std::size_t bytes, std::size_t lanes) {
     return bytes < 2 * kPieceBytes ? 1 : lanes;
 }
 
-// Whether each rank reduces the whole tensor, of which contributions have so many terms.
-bool takes_one_hop(std::size_t bytes, int ranks, int terms);
+// Whether each rank reduces the whole tensor, of which contributions have so many terms: if it then
+// sends at most `most` bytes more, what a link carries while a message is on its way.
+bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most);
 
 }  // namespace afflux::streams

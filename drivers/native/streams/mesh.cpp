@@ -37,11 +37,12 @@ std::vector<int> ranks_in(Ranks ranks) {
 }  // namespace
 
 Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-           int threads)
+           int threads, std::size_t one_hop)
     : rank_(rank),
       sockets_(all_of(sockets)),
       names_(std::move(names)),
       members_(sockets.empty() ? 0 : sockets[0].size()),
+      one_hop_(one_hop),
       process_(getpid()),
       caller_(ranks()) {
     if (sockets.empty()) throw std::invalid_argument("no streams");
@@ -87,7 +88,8 @@ std::uint64_t Mesh::begin(const Request& request) {
     caller_.prepare(request, call_);
     own_ = signature_of(request);
     separate();
-    start(layout_of(call_, ranks(), aggregated()), call_.bytes(), call_.reduction, nullptr);
+    start(layout_of(call_, ranks(), aggregated(), one_hop_), call_.bytes(), call_.reduction,
+          nullptr);
     return operation_ + 1;
 }
 

@@ -39,12 +39,15 @@ struct Statistics {
 // the work, with others beside it if there are to be more, each with lanes of its own.
 class Mesh final : public Group {
   public:
+    // 50 us of 10 Gbit/s.
+    static constexpr std::size_t kOneHop = std::size_t{64} << 10;
+
     // The sockets by lane, then by rank: connected streams, without blocking, and -1 for the own
     // one. They are the group's from now on. After those of the ranks there may be one to an
     // aggregator. `names`: the ranks' numbers in messages, in order. There are at most as many
-    // threads as lanes.
+    // threads as lanes. `one_hop`: the same at all ranks, see `takes_one_hop`.
     Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-         int threads = 1);
+         int threads = 1, std::size_t one_hop = kOneHop);
     // Closes the sockets, so that operations that wait for the rank fail.
     ~Mesh() override;
 
@@ -58,6 +61,7 @@ class Mesh final : public Group {
     void begin_piece(const Layout& layout, std::size_t bytes, const Reduction& reduction,
                      const Terms& terms, const Signature& signature);
     bool aggregated() const { return members_ > names_.size(); }
+    std::size_t one_hop() const { return one_hop_; }
     bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0) override;
     std::uint64_t in_progress() const override;
 
@@ -93,6 +97,7 @@ class Mesh final : public Group {
     const OwnSockets sockets_;
     const std::vector<int> names_;
     const std::size_t members_;  // ranks, and the aggregator
+    const std::size_t one_hop_;
     const pid_t process_;
     const Wake wake_;  // ends a wait of the calling thread
     WaitCounts waits_;

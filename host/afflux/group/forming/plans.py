@@ -184,18 +184,16 @@ class StreamsPlan(NamedTuple):
             )  # fmt: skip
             url = forming.settings.aggregator
             named = Aggregator((url.host, url.port), bytes.fromhex(self.aggregator))
-            lanes, threads = join_streams(
+            streams = join_streams(
                 forming.exchange, forming.rank, group, forming.settings,
                 named if url.host else None,
             )  # fmt: skip
             where = authority(url.host, url.port) if url.host else ""
             if not units.by_host:
-                alone = StreamsWorker(forming.rank, lanes, threads, where)
+                alone = StreamsWorker(forming.rank, *streams, where)
                 return StreamsReducer(alone, url, topology)
             rounds = forming.settings.rounding == "host"
-            worker = HostsWorker(
-                forming.rank, units.all, units.shared, lanes, threads, rounds, where
-            )
+            worker = HostsWorker(forming.rank, units.all, units.shared, *streams, rounds, where)
             return HostsReducer(worker, url, topology)
         except BaseException:
             units.close()

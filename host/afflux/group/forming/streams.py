@@ -16,6 +16,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from afflux.group.forming.one_hop import one_hop_bytes
 from afflux.group.settings.host_address import address_among, address_of_interface, own_address
 from afflux.group.settings.thread_count import thread_count
 from afflux.group.settings.variables import Settings
@@ -26,7 +27,7 @@ from afflux_drivers.streams.connecting import connect_aggregator, connect_mesh
 from afflux_drivers.streams.handshake import Member
 from afflux_drivers.streams.strangers import Listener
 
-__all__ = ["StreamsGroup", "join_streams"]
+__all__ = ["Aggregator", "Streams", "StreamsGroup", "join_streams"]
 
 _log = logging.getLogger("afflux")
 
@@ -50,6 +51,22 @@ class StreamsGroup(NamedTuple):
     secret: bytes
     name: str
     master: str
+
+
+class Streams(NamedTuple):
+    """The streams of one rank.
+
+    Attributes:
+        lanes: Connected sockets, non-blocking, by lane, of which each thread has one in each
+            network, and by rank of the mesh, None for the own one, then that of the aggregator;
+            empty for a rank that is in no mesh.
+        threads: How many there are to be.
+        one_hop: How many bytes more may be sent to save a hop; the same at all ranks.
+    """
+
+    lanes: list[list[socket.socket | None]]
+    threads: int
+    one_hop: int
 
 
 class Aggregator(NamedTuple):
@@ -85,7 +102,7 @@ def join_streams(
     group: StreamsGroup,
     settings: Settings,
     aggregator: Aggregator | None = None,
-) -> tuple[list[list[socket.socket | None]], int]:
+) -> Streams:
     """Connect with the other ranks of the own mesh. Collective in the whole group.
 
     Args:
@@ -96,9 +113,7 @@ def join_streams(
         aggregator: The one to which the ranks connect, too; None for none.
 
     Returns:
-        Connected sockets, non-blocking, by lane, of which each thread has one in each network, and
-        by rank of the mesh, None for the own one, then that of the aggregator; empty for a rank
-        that is in no mesh. And how many threads there are to be.
+        The own ones.
 
     Raises:
         StepFailed: A rank has no address for others, no network has all connections, or a rank
@@ -110,7 +125,7 @@ def join_streams(
         joining.join()
         if aggregator is not None:
             joining.join_aggregator(aggregator)
-        return joining.taken(), joining.threads
+        return Streams(joining.taken(), joining.threads, joining.one_hop)
     finally:
         joining.close()
 
@@ -131,6 +146,7 @@ class _Joining:
         self._used: list[int] = []  # networks
         self._to_aggregator: list[socket.socket] = []
         self.threads = 1
+        self.one_hop = 0
 
     def join(self) -> None:
         """Connect with the other ranks."""
@@ -144,19 +160,23 @@ class _Joining:
         networks = range(max(map(len, self._ports.values())))
         reasons = {number: why for number in networks if (why := self._incomplete(number))}
 
-        def connect() -> dict[str, tuple[bool, str]]:
-            return {
+        def connect() -> dict[str, Any]:
+            failed = {
                 str(number): why
                 for number in networks
                 if number not in reasons and (why := self._connect(number))
             }
+            links = [tcp for lane in self._streams.values() for each in lane for tcp in each]
+            address = next(port.host for port in self._ports[self._rank] if port.host)
+            return {"failed": failed, "one_hop": one_hop_bytes(links, address)}
 
         patience_s = patience_s * len(networks) + _PATIENCE_S
-        failed = self._exchange.share("streams", members, connect, patience_s)
+        connected = self._exchange.share("streams", members, connect, patience_s)
+        self.one_hop = max(each["one_hop"] for each in connected)
         # Those who have waited in vain know less.
         for in_vain in (False, True):
-            for each in failed:
-                for number, (waited, why) in each.items():
+            for each in connected:
+                for number, (waited, why) in each["failed"].items():
                     if waited is in_vain:
                         reasons.setdefault(int(number), why)
         self._judge(reasons, len(networks))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from afflux.group.settings.host_address import name_of_interface
 
-__all__ = ["thread_count"]
+__all__ = ["link_mbit", "thread_count"]
 
 _MBIT_A_THREAD = 10_000
 """So much one thread sends and receives, sums included, on the machines that were measured."""
@@ -20,11 +20,16 @@ def thread_count(address: str, ranks_here: int) -> int:
         address: Of this host.
         ranks_here: Ranks of this host, which share its processors.
     """
+    processors = len(os.sched_getaffinity(0)) // ranks_here
+    return max(1, min(link_mbit(address) // _MBIT_A_THREAD, processors, _MOST))
+
+
+def link_mbit(address: str) -> int:
+    """Return the speed of the port that has an address, in Mbit/s; 0 if it is not known."""
     name = name_of_interface(address)
     try:
-        speed = int(Path(f"/sys/class/net/{name}/speed").read_text(encoding="ascii"))
+        # A link that is down has -1.
+        return max(0, int(Path(f"/sys/class/net/{name}/speed").read_text(encoding="ascii")))
     except (OSError, ValueError):
         # No such interface, or one without a speed, such as a bridge.
-        speed = 0
-    processors = len(os.sched_getaffinity(0)) // ranks_here
-    return max(1, min(speed // _MBIT_A_THREAD, processors, _MOST))
+        return 0
