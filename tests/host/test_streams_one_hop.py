@@ -3,6 +3,7 @@
 import socket
 import struct
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 """Its speed is not known, so it counts as 10 Gbit/s: 1,250 bytes in a microsecond."""
 
 
-def stream(microseconds):
+def stream(microseconds: int) -> Any:
     info = bytes(148) + struct.pack("=I", microseconds)
     return SimpleNamespace(getsockopt=lambda level, option, size: info[:size])
 
@@ -49,5 +50,5 @@ def test_linux_measures_round_trips():
 
 
 def test_a_kernel_that_says_less_is_no_error():
-    short = SimpleNamespace(getsockopt=lambda level, option, size: bytes(104))
+    short: Any = SimpleNamespace(getsockopt=lambda level, option, size: bytes(104))
     assert one_hop_bytes([short], LOOPBACK) == 50_000

@@ -41,7 +41,8 @@ class Aggregator {
     std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   private:
-    // There is memory for so many pieces of results: twice of what contributions are ahead.
+    // There is memory for so many pieces of results. Ranks contribute at most `kPiecesAhead` pieces
+    // more than they have results of, and less than as many again are on their way to each.
     static constexpr std::size_t kRing = 2 * kPiecesAhead;
 
     struct Lane {

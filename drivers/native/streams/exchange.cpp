@@ -79,7 +79,7 @@ std::size_t Exchange::results_to(int rank) const {
     return has(layout_.receiving, rank) ? layout_.pieces(own()) : 0;
 }
 
-// An aggregator need not hear of a disagreement, and may have no room for what is on its way.
+// An aggregator need not hear of a disagreement.
 bool Exchange::calls_sent() const {
     return std::all_of(peers_.begin(), peers_.begin() + ranks_, [](const auto& each) {
         return !each || (each->call_queued && each->out.empty());
@@ -155,10 +155,9 @@ bool Exchange::reduce() {
             if (r == rank_) continue;
             if (contributes(r) && peer(r).contributions <= reduced_) return moved;
             if (layout_.in_place && peer(r).contributions_sent <= reduced_) return moved;
-            // The memory of the result has another one that is on its way.
-            if (layout_.ring && has(layout_.receiving, r) &&
-                peer(r).results_sent + layout_.ring <= reduced_)
-                return moved;
+            // Else the memory of the result had another one that is on its way.
+            if (layout_.ring && peer(r).results_sent + layout_.ring <= reduced_)
+                broken(r, "contributions too far ahead of its results");
         }
         if (!is_direct()) reduce_piece(reduced_);
     }

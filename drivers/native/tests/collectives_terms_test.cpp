@@ -121,8 +121,8 @@ void test(const std::vector<int>& hosts, Dtype dtype, Op op, Random& random) {
     CHECK(got == right);
 }
 
-// Terms that are packed and unpacked have the same sums. Others that need more bits are refused, and
-// so are -0, infinities and NaN.
+// Terms that are packed and unpacked have the same sums. Others that need more bits are refused,
+// and so are -0, infinities and NaN.
 void test_packing(Random& random) {
     constexpr std::size_t kElements = kBlockBytes / sizeof(float);
     std::array<std::byte, collectives::kPackedBytes> packed;

@@ -4,8 +4,10 @@
 //     hosts_collectives_test [first seed] [groups]
 //
 // The same seed makes the same group.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -21,6 +23,8 @@ using namespace afflux::tests;
 
 constexpr Collective kKinds[] = {Collective::AllReduce, Collective::AllReduce,
                                  Collective::AllReduce, Collective::Barrier};
+
+std::atomic<std::uint64_t> aggregated_operations{0};
 
 // The memory and the streams of a group.
 class Setup {
@@ -50,7 +54,9 @@ class Setup {
     bool aggregates(int member) const {
         if (member < ranks()) return false;
         const auto& rail = rails_[static_cast<std::size_t>(member - ranks())];
-        CHECK(make_aggregator(rail, sizes_)->run().empty());
+        const auto aggregator = make_aggregator(rail, sizes_);
+        CHECK(aggregator->run().empty());
+        aggregated_operations += aggregator->operations();
         return true;
     }
 
@@ -76,11 +82,14 @@ class Setup {
 
 void run_group(std::uint64_t seed, std::size_t operations) {
     Random random(seed);
-    const std::vector<int> kSizes[] = {{2, 2}, {2, 2},    {1, 3}, {2, 1, 2},
-                                       {4, 4}, {3, 3, 3}, {8, 2}};
-    const auto& sizes = kSizes[random() % 7];
+    const std::vector<int> kSizes[] = {{2, 2}, {2, 2}, {1, 3}, {4, 4}, {8, 2}};
+    // So many that an aggregator has something to do.
+    const std::vector<int> kThree[] = {{2, 1, 2}, {3, 3, 3}};
+    const bool aggregated = seed % 2 == 0;
+    const auto& sizes =
+        aggregated || random() % 4 == 0 ? kThree[random() % 2] : kSizes[random() % 5];
     const std::size_t lanes = 1 + random() % 2;
-    const Setup setup(sizes, lanes, random() % 2);
+    const Setup setup(sizes, lanes, aggregated);
     const int ranks = setup.ranks();
     const std::size_t stripe = std::size_t{32} << 10;
     // Around one stage, around stripes, and within a few pieces.
@@ -127,7 +136,7 @@ void run_rounded(const std::vector<int>& sizes) {
          {arithmetic::Dtype::Float32, arithmetic::Dtype::Float16, arithmetic::Dtype::Bfloat16})
         for (const auto op : {arithmetic::Op::Sum, arithmetic::Op::Avg}) {
             const Setup here(sizes, 1, n == 6);
-            const Case given{dtype, op, 5000, 1, false};
+            const Case given{dtype, op, n == 6 ? 60'000u : 5000u, 1, false};
             std::vector<Bytes> tensors;
             for (std::size_t r = 0; r < n; ++r) tensors.push_back(make_tensor(given, 77 + r));
             Bytes right(given.bytes());
@@ -149,13 +158,48 @@ void run_rounded(const std::vector<int>& sizes) {
         }
 }
 
+// Floats of so many sizes that a block's sums of a host have one term, two that are packed, two
+// that are not, and three.
+Bytes make_floats(std::size_t count, Random& random) {
+    Bytes tensor(4 * count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t block = i / 64;
+        const std::uint64_t spread = 1 + (block % 4 == 3 ? 60 : 6 * (block % 4));
+        const std::uint64_t exponent = 100 + (random() % 64 ? 0 : random() % spread);
+        // With few bits of fraction there is one term.
+        const std::uint64_t fraction = block % 5 ? 0x807FFFFF : 0x80700000;
+        const auto bits = static_cast<std::uint32_t>((random() & fraction) | exponent << 23);
+        std::memcpy(tensor.data() + 4 * i, &bits, 4);
+    }
+    return tensor;
+}
+
+void run_terms(const std::vector<int>& sizes) {
+    const Setup here(sizes, 1, false);
+    const Case given{arithmetic::Dtype::Float32, arithmetic::Op::Sum, 70'000, 1, false};
+    Random random(3);
+    std::vector<Bytes> tensors;
+    for (int r = 0; r < here.ranks(); ++r) tensors.push_back(make_floats(given.count, random));
+    const Bytes right = expected(given, tensors);
+    in_threads(here.ranks(), [&](int rank) {
+        const auto group = here.group(rank);
+        Bytes tensor = tensors[static_cast<std::size_t>(rank)];
+        all_reduce(*group, tensor.data(), given);
+        CHECK(tensor == right);
+    });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-    const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3;
+    const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 4;
     for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 10);
     // The second one has aggregators.
     for (const auto& sizes : {std::vector<int>{2, 2}, {3, 2, 1}, {4, 4}}) run_rounded(sizes);
-    std::printf("%llu groups\n", static_cast<unsigned long long>(groups));
+    for (const auto& sizes : {std::vector<int>{2, 2}, {4, 4}, {2, 3, 1}}) run_terms(sizes);
+    std::printf("%llu groups, %llu operations of aggregators\n",
+                static_cast<unsigned long long>(groups),
+                static_cast<unsigned long long>(aggregated_operations));
+    CHECK(aggregated_operations > 0);
 }

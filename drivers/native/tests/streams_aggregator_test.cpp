@@ -24,9 +24,9 @@ constexpr std::size_t kCount = 2'000'000;  // not in one hop
 
 using Lanes = std::vector<std::vector<std::vector<int>>>;
 
-Lanes make_lanes() {
+Lanes make_lanes(int buffer_bytes = 0) {
     Lanes lanes;
-    for (int lane = 0; lane < 2; ++lane) lanes.push_back(make_streams(kRanks + 1));
+    for (int lane = 0; lane < 2; ++lane) lanes.push_back(make_streams(kRanks + 1, buffer_bytes));
     return lanes;
 }
 
@@ -63,7 +63,8 @@ bool contains(const std::string& text, const char* part) {
 void test_disagreement() {
     for (const std::size_t other : {std::size_t{10}, kCount - 1, kCount})
         for (int odd = 0; odd < kRanks; ++odd) {
-            const Lanes lanes = make_lanes();
+            // What the aggregator does not read finds no room in the kernel.
+            const Lanes lanes = make_lanes(8192);
             std::atomic<int> raised{0};
             in_threads(kRanks + 1, [&](int rank) {
                 if (rank == kRanks) {
@@ -225,6 +226,49 @@ void test_nonsense() {
     }
 }
 
+// Ranks that contribute without taking results.
+void test_greed() {
+    const Lanes lanes(1, make_streams(kRanks + 1, 8192));
+    const auto aggregator = make_aggregator_of(lanes);
+    std::atomic<bool> over{false};
+    in_threads(kRanks + 1, [&](int rank) {
+        if (rank == kRanks) {
+            CHECK(contains(aggregator->run(), "too far ahead of its results"));
+            over = true;
+            return;
+        }
+        constexpr std::size_t kPieces = 100;
+        const int fd = lanes[0][static_cast<std::size_t>(rank)][kRanks];
+        const auto write_all = [&](const auto& value) {
+            const auto* at = reinterpret_cast<const std::byte*>(&value);
+            for (std::size_t left = sizeof value; left && !over;) {
+                const ssize_t sent = ::send(fd, at, left, MSG_NOSIGNAL);
+                if (sent > 0) {
+                    at += sent;
+                    left -= static_cast<std::size_t>(sent);
+                } else {
+                    std::this_thread::sleep_for(1ms);
+                }
+            }
+        };
+        write_all(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0, 0});
+        write_all(Signature{kPieces * streams::kPieceBytes / 4, 0, 0,
+                            collectives::Collective::AllReduce, collectives::Dtype::Float32,
+                            collectives::Op::Sum, 0, 0});
+        const auto piece = std::make_unique<std::array<std::byte, streams::kPieceBytes>>();
+        piece->fill(static_cast<std::byte>(1));
+        for (std::uint32_t n = 0; n < kPieces; ++n) {
+            write_all(Head{streams::kPieceBytes, 1, n, Kind::Contribution, 0, 0, 0});
+            write_all(*piece);
+        }
+        while (!over) std::this_thread::yield();
+        ::close(fd);
+    });
+    for (int rank = 0; rank < kRanks; ++rank)
+        for (int other = 0; other < kRanks; ++other)
+            if (rank != other) ::close(lanes[0][static_cast<std::size_t>(rank)][other]);
+}
+
 void test_misuse() {
     const std::vector<std::vector<int>> none;
     CHECK_THROWS(std::invalid_argument, streams::Aggregator(none, {1}, {0}));
@@ -243,4 +287,5 @@ int main() {
     test_stop();
     test_rank_ends();
     test_nonsense();
+    test_greed();
 }

@@ -251,6 +251,62 @@ void test_fork() {
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+Bytes bytes_of(const auto& value) {
+    const auto* first = reinterpret_cast<const std::byte*>(&value);
+    return Bytes(first, first + sizeof value);
+}
+
+void write_all(int fd, const Bytes& bytes) {
+    CHECK(::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+}
+
+// A peer that fails in the next operation has done its part of this one. One that fails in none
+// says so for the next one.
+void test_failure_in_the_next_operation() {
+    const auto sockets = make_streams(3);
+    const auto group = make_mesh(sockets, 0);
+    collectives::Request barrier;
+    barrier.what = collectives::Collective::Barrier;
+    const Bytes call = bytes_of(streams::signature_of(barrier));
+    const auto send_call = [&](int from) {
+        const int fd = sockets[static_cast<std::size_t>(from)][0];
+        write_all(fd, bytes_of(Head{sizeof(Signature), 1, 0, Kind::Call, 0, 0, 0}));
+        write_all(fd, call);
+    };
+    group->begin(barrier);
+    send_call(1);
+    const Bytes text(sizeof(streams::Ranks) + 6, static_cast<std::byte>('e'));
+    write_all(sockets[1][0], bytes_of(Head{static_cast<std::uint32_t>(text.size()), 2, 0,
+                                           Kind::Failure, 0, 0, 0}));
+    write_all(sockets[1][0], text);
+    ::shutdown(sockets[1][0], SHUT_WR);
+    CHECK(!group->advance(20ms));
+    send_call(2);
+    finish(*group);
+    group->begin(barrier);
+    CHECK(text_of<Failed>(*group) == "eeeeee");
+    // Rank 2 hears of it.
+    Head head;
+    Signature signature;
+    do {
+        CHECK(::read(sockets[2][0], &head, sizeof head) == sizeof head);
+        if (head.kind == Kind::Call)
+            CHECK(::read(sockets[2][0], &signature, sizeof signature) == sizeof signature);
+    } while (head.kind == Kind::Call);
+    CHECK(head.kind == Kind::Failure && head.operation == 2);
+    for (const int rank : {1, 2}) ::close(sockets[static_cast<std::size_t>(rank)][0]);
+}
+
+void test_failure_between_operations() {
+    const auto sockets = make_streams(2);
+    const auto group = make_mesh(sockets, 0);
+    group->fail("enough");
+    Head head;
+    CHECK(::read(sockets[1][0], &head, sizeof head) == sizeof head);
+    CHECK(head.kind == Kind::Failure && head.operation == 1);
+    ::close(sockets[1][0]);
+}
+
 // A peer that does not belong to the group, though it knew the secret.
 void test_nonsense() {
     const auto call = [](std::size_t count) {
@@ -262,10 +318,6 @@ void test_nonsense() {
                          collectives::Op::Sum,
                          0,
                          0};
-    };
-    const auto bytes_of = [](const auto& value) {
-        const auto* first = reinterpret_cast<const std::byte*>(&value);
-        return Bytes(first, first + sizeof value);
     };
     const auto joined = [](std::initializer_list<Bytes> all) {
         Bytes one;
@@ -301,8 +353,7 @@ void test_nonsense() {
         const auto sockets = make_streams(2);
         const auto group = make_mesh(sockets, 0);
         std::vector<float> tensor(count, 1.0f);
-        CHECK(::write(sockets[1][0], sent.data(), sent.size()) ==
-              static_cast<ssize_t>(sent.size()));
+        write_all(sockets[1][0], sent);
         begin_sum(*group, tensor);
         const std::string why = text_of<Failed>(*group);
         if (!contains(why, text)) std::fprintf(stderr, "%s: %s\n", text, why.c_str());
@@ -321,5 +372,7 @@ int main() {
     test_late_rank();
     test_far_ahead();
     test_leaving();
+    test_failure_in_the_next_operation();
+    test_failure_between_operations();
     test_nonsense();
 }
