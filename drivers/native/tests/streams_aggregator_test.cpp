@@ -63,7 +63,7 @@ bool contains(const std::string& text, const char* part) {
 void test_disagreement() {
     for (const std::size_t other : {std::size_t{10}, kCount - 1, kCount})
         for (int odd = 0; odd < kRanks; ++odd) {
-            // What the aggregator does not read finds no room in the kernel.
+            // The kernel has no room for contributions that the aggregator does not read.
             const Lanes lanes = make_lanes(8192);
             std::atomic<int> raised{0};
             in_threads(kRanks + 1, [&](int rank) {
