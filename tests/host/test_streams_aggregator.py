@@ -8,12 +8,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import afflux
+from afflux.group.forming.streams import Aggregator, StreamsGroup, _Joining
+from afflux.group.settings.variables import Settings
 from afflux_drivers.aggregator.access import Access
 from benchmarks.network.launch import aggregator
 from tests.support.host.aggregators import closed_port, streams_aggregator
@@ -183,3 +187,11 @@ def test_the_command_ends_with_its_groups():
         assert process.wait(10) == 0
     for message, *_ in values(outcomes):
         assert "the aggregator at" in message
+
+
+def test_more_ranks_than_it_takes_are_refused_by_their_number():
+    group = StreamsGroup([[rank] for rank in range(64)], [range(64)], b"", "", "master")
+    exchange: Any = SimpleNamespace(share=lambda key, members, action, patience_s: action())
+    joining = _Joining(exchange, 0, group, Settings())
+    with pytest.raises(OSError, match="at most 63 ranks, or hosts with several, not 64"):
+        joining.join_aggregator(Aggregator(("127.0.0.1", 9), b""))

@@ -18,14 +18,21 @@ from afflux_drivers.addresses import authority
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.peers import may_take
 from afflux_drivers.streams.accepting import has_ended
-from afflux_drivers.streams.handshake import Claim, Verdict, aggregator_key, answer, examine
+from afflux_drivers.streams.handshake import (
+    AGGREGATED_RANKS,
+    Claim,
+    Verdict,
+    aggregator_key,
+    answer,
+    examine,
+)
 from afflux_drivers.streams.strangers import Listener, Stranger, Strangers
+from afflux_hdl.contract import wire
 
 __all__ = ["StreamsServer"]
 
 _log = logging.getLogger("afflux")
 
-_RANKS = 63
 _CONNECTIONS = 2048
 _FORMING_S = 120.0
 _TICK_S = 1.0
@@ -39,6 +46,7 @@ class _Meeting:
         ranks, links: Its ranks, and the connections of each.
         since: When the last connection came, on the monotonic clock.
         sockets: Those that have come, by rank and link.
+        told: Those of them whose ranks know that they have come.
         claims: One of each rank.
         hosts: The peers whose connections these are, by `peer_name`.
         aggregator: Sums, once the group is complete.
@@ -48,6 +56,7 @@ class _Meeting:
     links: int
     since: float = 0.0
     sockets: dict[tuple[int, int], socket.socket] = field(default_factory=dict)
+    told: set[tuple[int, int]] = field(default_factory=set)
     claims: dict[int, Claim] = field(default_factory=dict)
     hosts: Counter[str] = field(default_factory=Counter)
     aggregator: _native.StreamsAggregator | None = None
@@ -55,7 +64,7 @@ class _Meeting:
     @property
     def complete(self) -> bool:
         """Whether all have come, and none has gone."""
-        full = len(self.sockets) == self.ranks * self.links
+        full = len(self.told) == self.ranks * self.links
         return full and not any(map(has_ended, self.sockets.values()))
 
 
@@ -141,6 +150,7 @@ class StreamsServer:
         former = meeting.sockets.get(place)
         if former is not None:
             former.close()
+            meeting.told.discard(place)
         meeting.sockets[place] = stranger.tcp
         meeting.claims[claim.connecting] = claim
         meeting.hosts[stranger.host] += former is None
@@ -151,14 +161,15 @@ class StreamsServer:
             # Its rank comes again; until then the place is taken by a connection that has ended.
             stranger.tcp.shutdown(socket.SHUT_RDWR)
             return f"rank {claim.number} at {stranger.where}: it has gone"
+        meeting.told.add(place)
         if meeting.complete:
             self._begin(key, meeting)
         return ""
 
     def _judge(self, claim: Claim, host: str) -> Verdict:
-        valid = 0 < claim.ranks <= _RANKS and 0 < claim.links <= _CONNECTIONS
+        valid = 0 < claim.ranks <= AGGREGATED_RANKS and 0 < claim.links <= _CONNECTIONS
         there = claim.connecting < claim.ranks == claim.accepting and claim.link < claim.links
-        if not valid or not there or not 0 < claim.sources <= _RANKS + 1:
+        if not valid or not there or not 0 < claim.sources <= wire.WORKERS_MAX:
             return Verdict.OTHER_PLACE
         meeting = self._meetings.get((claim.group, claim.ranks, claim.links))
         if meeting is not None:

@@ -27,7 +27,19 @@ from afflux_drivers.control.line_codes import (
 )
 from afflux_drivers.errors import NotAuthenticated
 
-__all__ = ["Claim", "Member", "Verdict", "aggregator_key", "answer", "examine", "introduce"]
+__all__ = [
+    "AGGREGATED_RANKS",
+    "Claim",
+    "Member",
+    "Verdict",
+    "aggregator_key",
+    "answer",
+    "examine",
+    "introduce",
+]
+
+AGGREGATED_RANKS = 63
+"""Most ranks of a mesh that has an aggregator, which is a member as they are."""
 
 _MAGIC = b"afflux streams 1"
 _KEY = b"afflux streams 1: key"

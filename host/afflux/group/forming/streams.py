@@ -24,7 +24,7 @@ from afflux.group.store.exchange import Exchange, RendezvousError, StepFailed
 from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.errors import AffluxError, RanksMissing
 from afflux_drivers.streams.connecting import connect_aggregator, connect_mesh
-from afflux_drivers.streams.handshake import Member
+from afflux_drivers.streams.handshake import AGGREGATED_RANKS, Member
 from afflux_drivers.streams.strangers import Listener
 
 __all__ = ["Aggregator", "Streams", "StreamsGroup", "join_streams"]
@@ -192,6 +192,11 @@ class _Joining:
         def connect() -> None:
             if not self._mesh:
                 return
+            if len(self._mesh) > AGGREGATED_RANKS:
+                raise OSError(
+                    f"an aggregator of streams sums for at most {AGGREGATED_RANKS} ranks, or hosts "
+                    f"with several, not {len(self._mesh)}"
+                )
             # Unless interfaces are named, the way to the aggregator may begin elsewhere.
             ports = [self._ports[self._rank][number] for number in self._used]
             own = [port.host if port.interface else "" for port in ports] * self.threads
