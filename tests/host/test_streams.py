@@ -60,7 +60,7 @@ def everything(rank, size):
 AUTO = {"AFFLUX_AGGREGATOR": "auto"}
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long), 4])
 def test_all_collectives_have_the_bits_of_shared_memory(size):
     here = values(run_ranks(everything, size, environment=AUTO))
     with network(hosts=size, aggregators=0, gbit=None) as made:
@@ -75,7 +75,7 @@ def test_all_collectives_have_the_bits_of_shared_memory(size):
             assert statistics[name] == of_memory[name]
 
 
-@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("size", [pytest.param(4, marks=pytest.mark.long), 5])
 def test_hosts_with_several_ranks_have_these_bits_too(size):
     right = values(run_ranks(everything, size, environment=AUTO))[0][0]
     with network(hosts=2, aggregators=0, gbit=None) as made:

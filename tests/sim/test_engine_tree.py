@@ -113,12 +113,18 @@ def test_trees(name: str, links: Links, bus_bits: int) -> None:
         reduce_in_tree(TREES[name], seed, links=links, bus_bits=bus_bits, count=400)
 
 
-@pytest.mark.parametrize("bus_bits", [512, pytest.param(32, marks=pytest.mark.long)])
-def test_four_leaves_of_eight_workers(bus_bits: int) -> None:
+@pytest.mark.parametrize(
+    ("bus_bits", "count"),
+    [
+        (512, 150),
+        *(pytest.param(each, 400, marks=pytest.mark.long) for each in (32, 512)),
+    ],
+)
+def test_four_leaves_of_eight_workers(bus_bits: int, count: int) -> None:
     """Two per cent of the frames are lost on every link."""
     tree = Aggregator(children=(Aggregator(8),) * 4)
     links = Links(loss=0.02, duplication=0.01, burst=4)
-    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=400)
+    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=count)
 
 
 @pytest.mark.long

@@ -189,7 +189,7 @@ int main() {
     test_packing(random);
     const std::vector<int> kHosts[] = {{2, 2},       {1, 3},    {4, 4}, {8, 8},
                                        {2, 2, 2, 2}, {1, 1, 5}, {2}};
-    for (int round = 0; round < 30; ++round)
+    for (int round = 0; round < 10; ++round)
         for (const auto& hosts : kHosts)
             for (unsigned dtype = 0; dtype + 1 < collectives::kDtypes; ++dtype)
                 for (unsigned op = 0; op < collectives::kOps; ++op) {
