@@ -75,6 +75,9 @@ def ask(rank, size):
         _symmetric_memory.empty(4, device=torch.device("cpu"))
     received = functional.all_to_all([torch.empty(1)] * size, [torch.ones(1)] * size)
     dist.monitored_barrier()
+    beside = dist.new_group(backend="gloo")
+    # A rank that ended now would break off the connections of one that still makes them.
+    dist.barrier(beside)
     return {
         "logged": model._get_ddp_logging_data()["backend_name"],
         "profiled": profile._get_distributed_info()["backend"],
@@ -89,7 +92,7 @@ def ask(rank, size):
         "timeout": distributed_c10d._get_default_timeout(dist.get_backend()).total_seconds(),
         "uid": distributed_c10d._get_process_group_uid(distributed_c10d._get_default_group()),
         "mesh": dist.get_backend(init_device_mesh("cpu", (1, size)).get_group(1)),
-        "beside": dist.get_backend(dist.new_group(backend="gloo")),
+        "beside": dist.get_backend(beside),
     }
 
 
