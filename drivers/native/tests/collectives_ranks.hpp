@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -182,6 +183,27 @@ inline void all_reduce(collectives::Group& group, void* data, const Case& given,
                        std::uint64_t fingerprint = 0) {
     begin_all_reduce(group, data, given.count, given.dtype, given.op, fingerprint);
     finish(group);
+}
+
+inline void begin_sum(collectives::Group& group, std::vector<float>& tensor,
+                      std::uint64_t fingerprint = 0) {
+    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
+                     arithmetic::Op::Sum, fingerprint);
+}
+
+// The text of the exception that ends the operation in progress.
+template <typename Exception>
+std::string text_of(collectives::Group& group) {
+    try {
+        finish(group);
+    } catch (const Exception& error) {
+        return error.what();
+    }
+    CHECK(false);
+}
+
+inline bool contains(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
 }
 
 }  // namespace afflux::tests

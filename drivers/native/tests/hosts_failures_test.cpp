@@ -48,20 +48,6 @@ constexpr int kOdd[] = {0, 2, 4};
 // Of one small stage, and of several.
 constexpr std::size_t kCounts[] = {100, 2'200'000};
 
-void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
-    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
-                     arithmetic::Op::Sum, fingerprint);
-}
-
-std::string text_of(Group& group) {
-    try {
-        finish(group);
-    } catch (const Failed& error) {
-        return error.what();
-    }
-    CHECK(false);
-}
-
 // Wherever the odd one is, all raise soon, and none has a sum.
 void test_disagreement() {
     for (const std::size_t count : kCounts)
@@ -72,7 +58,7 @@ void test_disagreement() {
                 std::vector<float> tensor(count, 1.0f);
                 begin_sum(*group, tensor, rank == odd);
                 const auto start = Clock::now();
-                CHECK(!text_of(*group).empty());
+                CHECK(!text_of<Failed>(*group).empty());
                 CHECK(Clock::now() - start < 10s);
                 for (const float element : tensor) CHECK(element == 1.0f);
                 CHECK_THROWS(Failed, begin_sum(*group, tensor));
@@ -106,7 +92,7 @@ void test_giving_up() {
                     begin_sum(*group, tensor);
                     ++waiting;
                     const auto start = Clock::now();
-                    CHECK(!text_of(*group).empty());
+                    CHECK(!text_of<Failed>(*group).empty());
                     CHECK(Clock::now() - start < 10s);
                 });
             }

@@ -20,21 +20,6 @@ using shared::Group;
 
 constexpr std::size_t kSmallCount = 100, kStagedCount = 200'000;
 
-void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
-    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
-                     arithmetic::Op::Sum, fingerprint);
-}
-
-template <typename Exception>
-std::string text_of(Group& group) {
-    try {
-        finish(group);
-    } catch (const Exception& error) {
-        return error.what();
-    }
-    CHECK(false);
-}
-
 // Every rank raises, none has written, all know what all gave, and the group is of no more use.
 void test_disagreement() {
     struct Variant {

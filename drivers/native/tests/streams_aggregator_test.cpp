@@ -38,26 +38,6 @@ std::unique_ptr<streams::Aggregator> make_aggregator_of(const Lanes& lanes) {
     return make_aggregator(lanes, std::vector<int>(kRanks, 1));
 }
 
-void begin_sum(collectives::Group& group, std::vector<float>& tensor,
-               std::uint64_t fingerprint = 0) {
-    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
-                     arithmetic::Op::Sum, fingerprint);
-}
-
-template <typename Exception>
-std::string text_of(collectives::Group& group) {
-    try {
-        finish(group);
-    } catch (const Exception& error) {
-        return error.what();
-    }
-    CHECK(false);
-}
-
-bool contains(const std::string& text, const char* part) {
-    return text.find(part) != std::string::npos;
-}
-
 // Wherever the odd one is, all raise `Disagreement`, and none has a sum. Some of the calls do not
 // reach the aggregator; it ends with its ranks.
 void test_disagreement() {

@@ -26,25 +26,6 @@ using streams::Signature;
 
 constexpr std::size_t kSmallCount = 100, kLargeCount = 2'000'000;
 
-void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
-    begin_all_reduce(group, tensor.data(), tensor.size(), arithmetic::Dtype::Float32,
-                     arithmetic::Op::Sum, fingerprint);
-}
-
-template <typename Exception>
-std::string text_of(Group& group) {
-    try {
-        finish(group);
-    } catch (const Exception& error) {
-        return error.what();
-    }
-    CHECK(false);
-}
-
-bool contains(const std::string& text, const char* part) {
-    return text.find(part) != std::string::npos;
-}
-
 // Every rank raises, none has written, all know what all gave, and the group is of no more use.
 void test_disagreement() {
     struct Variant {
