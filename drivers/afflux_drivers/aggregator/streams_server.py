@@ -35,7 +35,7 @@ _log = logging.getLogger("afflux")
 
 _CONNECTIONS = 2048
 _FORMING_S = 120.0
-_TICK_S = 1.0
+_LOOK_S = 0.1
 
 
 @dataclass(eq=False)
@@ -123,7 +123,7 @@ class StreamsServer:
         told = ""
         try:
             while not self._stopping.is_set():
-                await asyncio.sleep(_TICK_S / 10)
+                await asyncio.sleep(_LOOK_S)
                 self._drop_late()
                 if strangers.turned_away != told:
                     told = strangers.turned_away

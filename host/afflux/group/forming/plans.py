@@ -22,7 +22,7 @@ from afflux.group.forming.streams import Aggregator, StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
-from afflux.group.reducers.streams_reducer import HostsReducer, StreamsReducer
+from afflux.group.reducers.streams_reducer import StreamsReducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import lanes_to
 from afflux.group.settings.variables import Settings
@@ -194,7 +194,7 @@ class StreamsPlan(NamedTuple):
                 return StreamsReducer(alone, url, topology)
             rounds = forming.settings.rounding == "host"
             worker = HostsWorker(forming.rank, units.all, units.shared, *streams, rounds, where)
-            return HostsReducer(worker, url, topology)
+            return StreamsReducer(worker, url, topology)
         except BaseException:
             units.close()
             raise

@@ -13,13 +13,14 @@ from afflux_drivers.hosts.worker import HostsWorker
 from afflux_drivers.streams.worker import StreamsWorker
 from afflux_hdl.contract import wire
 
-__all__ = ["HostsReducer", "StreamsReducer"]
+__all__ = ["StreamsReducer"]
 
-_COLLECTIVES = ("all_reduce", "barrier")
+_BY_HOST = ("all_reduce", "barrier")
+"""The collectives of groups of which hosts have several ranks."""
 
 
-class HostsReducer(DirectReducer):
-    """A `Reducer` of a group of which hosts have several ranks: for all-reduces.
+class StreamsReducer(DirectReducer):
+    """A `Reducer` over streams between the ranks, or between those of different hosts.
 
     Args:
         worker: This rank's end.
@@ -30,13 +31,17 @@ class HostsReducer(DirectReducer):
     # A host that vanishes ends no connection for a while; the group's links tell.
     notices_ends = False
 
-    def __init__(self, worker: HostsWorker, url: AggregatorUrl, topology: Topology) -> None:
+    def __init__(
+        self, worker: StreamsWorker | HostsWorker, url: AggregatorUrl, topology: Topology
+    ) -> None:
         super().__init__(worker, url, "streams", topology)
-        self._hosts = worker
+        self._streams = worker
 
     def plan(self, asked: Asked) -> GroupCall | None:
-        """Return the call with its fingerprint, of an all-reduce or a barrier."""
-        return super().plan(asked) if asked.collective in _COLLECTIVES else None
+        """Return the call with its fingerprint; None for what does not go over streams."""
+        if self.topology.by_host and asked.collective not in _BY_HOST:
+            return None
+        return super().plan(asked)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory: not all ranks can reach this one's."""
@@ -44,29 +49,4 @@ class HostsReducer(DirectReducer):
 
     def statistics(self) -> dict[str, Any]:
         """Return the worker's counts."""
-        return {"lanes": wire.LANES_MAX, **self._hosts.statistics()}
-
-
-class StreamsReducer(DirectReducer):
-    """A `Reducer` over a mesh of streams.
-
-    Args:
-        worker: This rank's end.
-        url: AFFLUX_AGGREGATOR.
-        topology: Which way the sums take, and why.
-    """
-
-    # A host that vanishes ends no connection for a while; the group's links tell.
-    notices_ends = False
-
-    def __init__(self, worker: StreamsWorker, url: AggregatorUrl, topology: Topology) -> None:
-        super().__init__(worker, url, "streams", topology)
-        self._mesh = worker
-
-    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return ordinary memory: no other rank reaches this one's."""
-        return torch.zeros(elements, dtype=dtype)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return the worker's counts."""
-        return {"lanes": wire.LANES_MAX, **self._mesh.statistics()}
+        return {"lanes": wire.LANES_MAX, **self._streams.statistics()}

@@ -6,9 +6,10 @@ aggregator           by one aggregator, or by several that share the columns
 tree                 by aggregators below a parent
 aggregator by host   as above; where a host has several ranks they first share memory, and one of
                      them sends for all (`afflux.group.reducers.host_worker`)
-streams              by the ranks themselves, each of which has a stream to each other one
-streams by host      by the ranks themselves: those of a host share memory, and have streams to one
-                     rank of each other host
+streams              by the ranks themselves, each of which has a stream to each other one; larger
+                     ones by an aggregator of streams, if one is named
+streams by host      likewise: the ranks of a host share memory, and have streams to one rank of
+                     each other host
 gloo                 by Gloo
 
 By host, a host with a hundred ranks sends one tensor, else a hundred.
