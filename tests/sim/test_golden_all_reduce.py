@@ -48,17 +48,6 @@ def test_sizes_at_every_boundary(lanes, slots):
         assert_all_equal(results, tensors, dtype, reduction)
 
 
-@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_operations_and_kinds_of_tensor(dtype, reduction, kind):
-    rng = np.random.default_rng(7)
-    engine, workers = new_job(workers=3, lanes=3, slots=2)
-    for count in (0, 1, 9, 10, 128, 129, 1000):
-        tensors = [draw(rng, kind, dtype, count) for _ in workers]
-        results = run_in_order(engine.receive, workers, tensors, dtype, reduction)
-        assert_all_equal(results, tensors, dtype, reduction)
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7, 8, 64])
 def test_numbers_of_workers(n):
     rng = np.random.default_rng(n)
