@@ -23,9 +23,16 @@ from tests.scenarios.director import LARGE
 pytestmark = pytest.mark.slow
 
 
+MISHAPS = SCENARIOS[1:]
+
+
 @pytest.fixture(scope="module")
-def runs():
-    return {run.scenario.name: run for run in record(SCENARIOS)}
+def runs(request):
+    """Record a clean run, and for the long tests the mishaps: each takes half a minute."""
+    own = [item for item in request.session.items if item.path == request.path]
+    long = any(item.get_closest_marker("long") for item in own)
+    recorded = record(SCENARIOS if long else SCENARIOS[:1])
+    return {run.scenario.name: run for run in recorded}
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +119,7 @@ def test_a_clean_run_has_each_packet_once(runs):
     assert not [text for _, kind, text in captions(run) if kind == "trouble"]
 
 
+@pytest.mark.long
 def test_a_loss_brings_one_repetition(runs):
     run = runs["loss"]
     (lost,) = [each for each in run.packets if each.up and each.first < 0]
@@ -139,6 +147,7 @@ def test_a_loss_brings_one_repetition(runs):
     assert any(lost.sent < each.judged < again.judged and each.round > 1 for each in others)
 
 
+@pytest.mark.long
 def test_a_late_worker_holds_both_slots_up(runs):
     run = runs["late"]
     worker, begin, end = run.scenario.stalled
@@ -156,6 +165,7 @@ def test_a_late_worker_holds_both_slots_up(runs):
     assert all(missing == [worker] for missing in answers)
 
 
+@pytest.mark.long
 def test_a_duplicate_counts_once(runs):
     run = runs["duplicate"]
     copies = [each for each in run.packets if each.copy == "network"]
@@ -171,7 +181,9 @@ def test_a_duplicate_counts_once(runs):
     assert answered[0] > late.judged
 
 
-@pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
+@pytest.mark.parametrize(
+    "name", ["clean", *(pytest.param(each.name, marks=pytest.mark.long) for each in MISHAPS)]
+)
 def test_the_verilated_engine_does_the_same(runs, name):
     """The same frames to the model that Verilator makes: the same frames come out.
 
@@ -208,6 +220,17 @@ def test_captions_say_what_a_slot_has(runs):
     texts = [text for _, _, text in captions(runs["clean"])]
     assert "Worker 1's blocks 0 and 5 arrive: slot 0 has 2 of 3." in texts
     assert texts[-1].endswith("20 blocks had to travel for it, of 60.")
+
+
+@pytest.mark.long
+def test_the_page_has_all_scenarios(runs):
+    """What every run shows is true of those with mishaps, too."""
+    assert list(runs) == [each.name for each in SCENARIOS]
+    test_every_worker_gets_the_golden_sums(runs)
+    test_sums_in_the_slots_are_those_that_leave(runs)
+    test_blocks_that_are_not_zero_are_sent_and_no_others(runs)
+    test_captions_tell_what_is_skipped(runs)
+    test_the_page_holds_the_recording(runs, render(list(runs.values())))
 
 
 def test_the_page_holds_the_recording(runs, page):
