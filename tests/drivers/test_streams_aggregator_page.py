@@ -3,7 +3,8 @@
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import product
 
@@ -48,10 +49,10 @@ def call(operation: int, count: int, dtype: int, fingerprint: int = 5) -> bytes:
     return message(operation, CALL, text)
 
 
-def results(raw: RawStream, operation: int, numbers: int) -> bytes:
-    """Return the part that the results make, each of which has a bitmap or is whole."""
+def results(raw: RawStream, operation: int, sizes: Sequence[int]) -> bytes:
+    """Return the part that results of so many elements make, each with a bitmap or whole."""
     part = b""
-    for number in range(numbers):
+    for number, elements in enumerate(sizes):
         size, told, piece, kind, bitmaps, packed, _ = HEAD.unpack(raw.receive(HEAD.size))
         assert (told, piece, kind, packed) == (operation, number, RESULT, 0)
         payload = raw.receive(size)
@@ -59,7 +60,7 @@ def results(raw: RawStream, operation: int, numbers: int) -> bytes:
             part += payload
             continue
         assert bitmaps == 1
-        blocks = 512
+        blocks = elements // BLOCK
         bitmap, payload = payload[: blocks // 8], payload[blocks // 8 :]
         for block in range(blocks):
             there = bitmap[block // 8] >> block % 8 & 1
@@ -69,44 +70,59 @@ def results(raw: RawStream, operation: int, numbers: int) -> bytes:
     return part
 
 
+def pieces(elements: int, of: int) -> list[int]:
+    """Return the elements of the pieces of a part of a tensor of `of` elements."""
+    most = BLOCK * min(512, max(64, of // BLOCK // 32))
+    return [min(most, elements - start) for start in range(0, elements, most)]
+
+
 def test_three_ranks_sum(endpoint: tuple[str, int]) -> None:
-    """In two lanes; whole pieces, one of which is short, and one with a bitmap in each."""
-    count = 2 * 512 * BLOCK + 7
+    """In two lanes; pieces of several sizes, and one with a bitmap."""
+    count = 8200 * BLOCK + 7
     with ExitStack() as stack:
         raws = {
             each: stack.enter_context(RawStream(endpoint)) for each in product(range(RANKS), (0, 1))
         }
         for (rank, lane), raw in raws.items():
             assert raw.claim(KEY, claimed(2, rank, lane)) == ACCEPTED
-        # Of 1,025 blocks lane 0 carries 512 and lane 1 the rest: one piece, and one and a bit.
-        sizes = {0: (512 * BLOCK,), 1: (512 * BLOCK, 7)}
-        assert sum(map(sum, sizes.values())) == count
-        for (rank, lane), raw in raws.items():
-            raw.send(call(1, count, INT32))
-            for piece, elements in enumerate(sizes[lane]):
-                values = struct.pack(f"<{elements}i", *(rank * n for n in range(elements)))
-                raw.send(message(1, CONTRIBUTION, values, piece))
-        for (_, lane), raw in raws.items():
-            right = b"".join(
-                struct.pack(f"<{elements}i", *(3 * n for n in range(elements)))
-                for elements in sizes[lane]
-            )
-            assert results(raw, 1, len(sizes[lane])) == right
+        # Of 8,201 blocks lane 0 carries 4,100.
+        sizes = {0: pieces(4100 * BLOCK, count), 1: pieces(4100 * BLOCK + 7, count)}
+        assert sizes[0][0] == 256 * BLOCK
+        with ThreadPoolExecutor(len(raws)) as threads:
+
+            def give(rank: int, lane: int) -> None:
+                raw = raws[rank, lane]
+                raw.send(call(1, count, INT32))
+                for piece, elements in enumerate(sizes[lane]):
+                    values = struct.pack(f"<{elements}i", *(rank * n for n in range(elements)))
+                    raw.send(message(1, CONTRIBUTION, values, piece))
+
+            given = [threads.submit(give, *each) for each in raws]
+            for (_, lane), raw in raws.items():
+                right = b"".join(
+                    struct.pack(f"<{elements}i", *(3 * n for n in range(elements)))
+                    for elements in sizes[lane]
+                )
+                assert results(raw, 1, sizes[lane]) == right
+            for each in given:
+                each.result()
         # Operation 7 comes next here. Rank r has block r alone; it is of one lane.
-        for rank, lane in raws:
-            if lane:
-                continue
-            raw = raws[rank, lane]
-            bitmap = bytes([1 << rank]) + bytes(63)
-            values = struct.pack(f"<{BLOCK}f", *(rank + n / 4 for n in range(BLOCK)))
+        sizes[0] = pieces(512 * BLOCK, 512 * BLOCK)
+        assert sizes[0] == 8 * [64 * BLOCK]
+        for rank in range(RANKS):
+            raw = raws[rank, 0]
             raw.send(call(7, 512 * BLOCK, FLOAT32))
-            raw.send(message(7, CONTRIBUTION, bitmap + values, bitmaps=1))
+            for piece in range(len(sizes[0])):
+                bitmap = bytes([0 if piece else 1 << rank]) + bytes(7)
+                values = struct.pack(f"<{BLOCK}f", *(rank + n / 4 for n in range(BLOCK)))
+                payload = bitmap + (b"" if piece else values)
+                raw.send(message(7, CONTRIBUTION, payload, piece, bitmaps=1))
         right = b"".join(
             struct.pack(f"<{BLOCK}f", *(rank + n / 4 for n in range(BLOCK)))
             for rank in range(RANKS)
         )
         for rank in range(RANKS):
-            assert results(raws[rank, 0], 7, 1) == right + bytes(4 * (512 - RANKS) * BLOCK)
+            assert results(raws[rank, 0], 7, sizes[0]) == right + bytes(4 * (512 - RANKS) * BLOCK)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,12 @@
 namespace afflux::streams {
 namespace {
 
+// Smaller tensors are summed sooner among the ranks.
+constexpr std::size_t kAggregatedBytes = 2 * kPieceBytes;
+// Of what an aggregator sums, results begin to leave when so much of it has come, but for pieces of
+// less than 16 KiB.
+constexpr std::size_t kAggregatedPieces = 32;
+constexpr std::size_t kLeastPieceBlocks = 64;
 // A larger tensor is not sent N - 1 times by the root of a broadcast.
 constexpr std::size_t kDirectBytes = std::size_t{64} << 10;
 
@@ -29,6 +35,12 @@ void stand_for(const std::vector<int>& sources, Layout& layout) {
     layout.piece_blocks = kPieceBlocks / static_cast<std::size_t>(std::ranges::max(sources));
 }
 
+void aggregate(const Part& part, int ranks, Layout& layout) {
+    layout.parts[static_cast<std::size_t>(ranks)] = part;
+    const std::size_t share = part.bytes / kBlockBytes / kAggregatedPieces;
+    layout.piece_blocks = std::min(layout.piece_blocks, std::max(share, kLeastPieceBlocks));
+}
+
 }  // namespace
 
 bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most) {
@@ -49,8 +61,8 @@ Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_h
                 for (int r = 0; r < ranks; ++r)
                     layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
                 layout.in_place = ranks > 1;
-            } else if (aggregated) {
-                layout.parts[static_cast<std::size_t>(ranks)] = {bytes, call.tensor, call.tensor};
+            } else if (aggregated && bytes >= kAggregatedBytes) {
+                aggregate({bytes, call.tensor, call.tensor}, ranks, layout);
                 layout.receiving = layout.contributing;
             } else {
                 share_out(call.tensor, bytes, ranks, layout);
@@ -101,8 +113,8 @@ Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* resul
     }
     layout.receiving = layout.contributing;
     // Two hosts send each other less than they would send an aggregator.
-    if (aggregated && ranks > 2) {
-        layout.parts[static_cast<std::size_t>(ranks)] = {bytes, own, result};
+    if (aggregated && ranks > 2 && bytes >= kAggregatedBytes) {
+        aggregate({bytes, own, result}, ranks, layout);
         return layout;
     }
     share_out(result, bytes, ranks, layout);
@@ -119,7 +131,7 @@ Layout layout_of_aggregator(std::size_t bytes, int ranks, const std::vector<int>
     if (!sources.empty()) stand_for(sources, layout);
     layout.contributing = layout.receiving = all_of(ranks);
     layout.ring = ring;
-    layout.parts[static_cast<std::size_t>(ranks)] = {bytes, nullptr, results};
+    aggregate({bytes, nullptr, results}, ranks, layout);
     return layout;
 }
 
