@@ -67,12 +67,12 @@ class Case:
     Attributes:
         name: Value of "case" in rows.
         title: Its name in tables.
-        bytes: Size of each rank's tensor, or of the step's embedding.
+        bytes: Size of each rank's tensor, or of a step's embedding or layers.
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
         dtype: Of the tensor of an all-reduce.
-        kind: "all_reduce"; "step", a step of training; or that of a workload.
+        kind: "all_reduce"; "step" and "sharded_step", steps of training; or that of a workload.
         wanted: Times as fast as Gloo, by topology.
         wanted_beside: Times as fast as other contenders, by their names, whoever sums.
     """
@@ -127,26 +127,39 @@ _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
 _ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
 
 
-_FAST = (
-    Case("dense", "100 MiB dense", 100 * MIB),
-    Case("1%", "100 MiB, 1 % of blocks", 100 * MIB, 0.01),
-    Case("1M", "1 MB", MIB),
-    Case("64K", "64 KB", 64 << 10),
-    Case("4K", "4 KB", 4 << 10),
-)
-
-
-def _fast(name: str, hosts: int, gbit: float) -> Plan:
-    title = f"{hosts} hosts, {gbit:.0f} Gbit/s, MTU 1,500"
-    # Two hosts have nothing for an aggregator of streams to do.
-    topologies = ("auto", "udp", "tcp") if hosts > 2 else ("auto", "udp")
+def _fast(name: str, hosts: int, gbit: float | None, dense: float, *more: Case) -> Plan:
+    """Return a setup, with the target of its dense tensor."""
+    rate = "no limit of rates" if gbit is None else f"{gbit:.0f} Gbit/s"
+    aggregator = None if gbit is None else hosts * gbit
     return Plan(
         Setup(
-            name, title, hosts=hosts, gbit=gbit, aggregator_gbit=hosts * gbit, topologies=topologies
+            name, f"{hosts} hosts, {rate}, MTU 1,500", hosts=hosts, gbit=gbit,
+            # Two hosts have nothing for an aggregator of streams to do.
+            aggregator_gbit=aggregator, topologies=("auto", "udp", *(("tcp",) * (hosts > 2))),
         ),
-        _FAST,
-    )
+        (
+            Case("dense", "100 MiB dense", 100 * MIB, wanted={"auto": dense, "tcp": 0.7}),
+            Case("1%", "100 MiB, 1 % of blocks", 100 * MIB, 0.01, wanted={"auto": 10.0}),
+            *more,
+        ),
+    )  # fmt: skip
 
+
+_SMALLER = (
+    Case("1M", "1 MB", MIB, wanted={"auto": 2.5}),
+    Case("64K", "64 KB", 64 << 10, wanted={"auto": 8.0}),
+    Case("4K", "4 KB", 4 << 10, wanted={"auto": 15.0}),
+)
+
+_TENTH = Case("10%", "100 MiB, 10 % of blocks", 100 * MIB, 0.1, wanted={"auto": 2.5})
+
+
+_ROUNDED = ("auto", "auto_host", "udp", "udp_host")
+
+_OF_TYPES = (
+    Case("float32", "25 MiB of float32", 25 * MIB),
+    Case("bfloat16", "25 MiB of bfloat16", 25 * MIB, dtype="bfloat16"),
+)
 
 _INCAST = (Case("dense", "4 MiB dense", 4 * MIB),)
 
@@ -177,18 +190,43 @@ PLANS = (
         Setup("jumbo", "1 Gbit/s, MTU 9,000", mtu=9000),
         _large({"auto": 0.94, "udp": 1.4}),
     ),
-    _fast("ten", 4, 10.0),
-    _fast("ten_two", 2, 10.0),
-    _fast("twenty_five_two", 2, 25.0),
+    _fast("ten", 4, 10.0, 1.0, *_SMALLER),
+    _fast("ten_two", 2, 10.0, 1.25, *_SMALLER),
+    _fast("twenty_five_two", 2, 25.0, 1.3, *_SMALLER),
+    _fast("unlimited_two", 2, None, 1.2, _TENTH),
+    _fast("unlimited_four", 4, None, 1.0, _TENTH),
+    Plan(
+        Setup("ten_eight", "8 hosts, 10 Gbit/s", hosts=8, gbit=10.0, topologies=("auto",)),
+        (Case("1M", "1 MB", MIB, wanted={"auto": 2.0}),
+         Case("64K", "64 KB", 64 << 10, wanted={"auto": 6.0})),
+    ),
+    Plan(
+        Setup("ten_steps", "10 Gbit/s", gbit=10.0, topologies=("auto",)),
+        (Case("embedding", "DDP step, 24.4-MiB embedding, 1 % of rows", _EMBEDDING, 0.01,
+              kind="step", wanted={"auto": 1.0}),
+         Case("all_rows", "DDP step, 24.4-MiB embedding, most rows", _EMBEDDING, 1.0,
+              kind="step", wanted={"auto": 1.15}),
+         Case("fsdp2", "FSDP2 step, 4 layers of 4 MiB", 16 * MIB, kind="sharded_step",
+              wanted={"auto": 1.0})),
+    ),
     Plan(
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
     ),
     Plan(
         Setup("two_pairs", "1 Gbit/s, 2 hosts of 2 ranks", hosts=2, ranks_per_host=2,
-              topologies=("udp", "udp_host")),
-        (Case("float32", "25 MiB of float32", 25 * MIB),
-         Case("bfloat16", "25 MiB of bfloat16", 25 * MIB, dtype="bfloat16")),
+              topologies=_ROUNDED),
+        _OF_TYPES,
+    ),
+    Plan(
+        Setup("two_pairs_ten", "10 Gbit/s, 2 hosts of 2 ranks", hosts=2, ranks_per_host=2,
+              gbit=10.0, aggregator_gbit=20.0, topologies=_ROUNDED),
+        _OF_TYPES,
+    ),
+    Plan(
+        Setup("two_fours", "1 Gbit/s, 2 hosts of 4 ranks", hosts=2, ranks_per_host=4,
+              topologies=_ROUNDED),
+        _OF_TYPES,
     ),
     # The cost of loss shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
@@ -215,10 +253,6 @@ PLANS = (
         _large({})[::2],
     ),
     Plan(
-        Setup("unlimited", "no limit of rates", hosts=2, gbit=None, aggregator_gbit=None),
-        (_DENSE, _ONE_PERCENT),
-    ),
-    Plan(
         Setup("interfaces", "2 interfaces of 1 Gbit/s", links=2, topologies=("streams", "two")),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"streams": 0.92, "two": 1.8}),
          _ONE_PERCENT),
@@ -226,6 +260,12 @@ PLANS = (
     Plan(
         Setup("mpi", "1 Gbit/s, beside MPI", with_mpi=True),
         (Case("4K", "4 KB", 4 << 10), Case("1M", "1 MB", MIB), _DENSE),
+    ),
+    Plan(
+        Setup("mpi_ten", "2 hosts, 10 Gbit/s, beside MPI", hosts=2, gbit=10.0,
+              topologies=("auto",), with_mpi=True),
+        (Case("4K", "4 KB", 4 << 10), Case("64K", "64 KB", 64 << 10), Case("1M", "1 MB", MIB),
+         Case("dense", "100 MiB dense", 100 * MIB)),
     ),
 )  # fmt: skip
 

@@ -72,6 +72,11 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
     place = case.bytes, case.density, session.rank, session.ranks
     if case.kind == "step":
         return step_side(session.group(name), *place)
+    if case.kind == "sharded_step":
+        # It loads much of torch that other cases do without.
+        from benchmarks.network.sharded import sharded_side
+
+        return sharded_side(session.group(name), case.bytes, session.rank, session.ranks)
     if case.kind in WORKLOADS:
         return WORKLOADS[case.kind].side(session, case, name)
     dtype = getattr(torch, case.dtype)

@@ -19,6 +19,7 @@ __all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table"]
 
 NAMES = {
     "auto": "no address given",
+    "auto_host": "no address given, rounded by host",
     "udp": "aggregator",
     "udp_host": "aggregator, rounded by host",
     "tcp": "aggregator of streams",
@@ -145,7 +146,7 @@ def _of_cases(
 
 
 def _is_step(_: Plan, case: Case) -> bool:
-    return case.kind == "step"
+    return case.kind.endswith("step")
 
 
 def _steps(rows: list[Row]) -> str:
@@ -156,9 +157,11 @@ def _steps(rows: list[Row]) -> str:
     lines = []
     for plan, case, row in in_order(rows):
         what, who, ours, gloo, times, *_, cpu, cpu_gloo, cpu_aggregator, wrong = _line(case, row)
-        alone = row.get("alone_s", 0.0)
-        # A step's time beyond its computing: the communication that shows.
-        own, other = (max(0.0, row.get(key, 0.0) - alone) for key in ("afflux_s", "gloo_s"))
+        # A step's time beyond its computing, where that is known: the communication that shows.
+        alone = row.get("alone_s")
+        own, other = (
+            max(0.0, row.get(key, 0.0) - alone) if alone else None for key in ("afflux_s", "gloo_s")
+        )
         title = _with_reason(f"{plan.setup.title}: {what}", row)
         seen = f"{other / own:.2f}" if own and other else "–"
         line = [title, who, ours, gloo, times, _time(alone), _time(own), _time(other), seen]
@@ -246,9 +249,11 @@ MARK = "network figures"
 TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
-    "fast": _of_setups("ten", "ten_two", "twenty_five_two"),
+    "fast": _of_setups(
+        "ten", "ten_two", "twenty_five_two", "unlimited_two", "unlimited_four", "ten_eight"
+    ),
     "steps": _of_cases(_steps, _is_step, also=["host/afflux/sparse"]),
-    "hosts": _of_setups("pairs", "eight", "unlimited"),
+    "hosts": _of_setups("pairs", "two_pairs", "two_pairs_ten", "two_fours", "eight"),
     "interfaces": _of_setups("interfaces"),
     "losses": _of_cases(_beside_itself, _is_compared),
     "mpi": _of_cases(_beside_mpi, lambda plan, _: plan.setup.with_mpi),

@@ -14,6 +14,7 @@ __all__ = ["INTERFACES", "ROUNDINGS", "TOPOLOGIES", "NetworkSession"]
 
 TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
+    "auto_host": "auto",
     "udp": "udp://{aggregator}",
     "udp_host": "udp://{aggregator}",
     "tcp": "streams://{streams}",
@@ -27,7 +28,7 @@ TOPOLOGIES: Mapping[str, str] = {
 INTERFACES: Mapping[str, str] = {"two": "eth0,eth1"}
 """AFFLUX_INTERFACE of topologies that have one; without it the first interface counts."""
 
-ROUNDINGS: Mapping[str, str] = {"udp_host": "host"}
+ROUNDINGS: Mapping[str, str] = {"auto_host": "host", "udp_host": "host"}
 """AFFLUX_ROUNDING of topologies whose sums are not exact."""
 
 _TIMEOUT_S = 60.0
