@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from afflux.commands import cli
-from afflux.commands.forecast import ports, whole
+from afflux.commands.forecast import ports, streams, whole
 from afflux.commands.forecast.ports import Forecast, cores_for, payload_share
 from afflux.commands.forecast.stages import (
     Stages,
@@ -17,6 +17,7 @@ from afflux.commands.forecast.stages import (
     measure_stages,
     worker_stages,
 )
+from afflux.commands.forecast.streams import measure_streams
 from afflux.commands.forecast.whole import Whole, measure_whole
 from afflux.commands.info import cores
 from afflux_drivers import _native
@@ -37,14 +38,14 @@ def test_a_full_port_is_blocks_and_headers():
 
 
 def test_cores_follow_from_the_costs_of_a_byte():
-    assert cores_for(8.0, 16, 1e-9 / payload_share(16)) == pytest.approx(1.0)
+    assert cores_for(8.0, 0.5, 2e-9) == pytest.approx(1.0)
     found = Forecast(16, STAGES, WHOLE)
     assert found.worker_cores(10.0) == pytest.approx(1.25 * payload_share(16) * 4)
     assert found.aggregator_cores(100.0) == pytest.approx(10 * found.worker_cores(10.0) / 2)
     # The additional cost of sending and receiving.
     assert STAGES.without_offloads == 16 + 17 - 6 - 7
     more = found.worker_cores(10.0, offloads=False) - found.worker_cores(10.0)
-    assert more == pytest.approx(cores_for(10.0, 16, 20))
+    assert more == pytest.approx(cores_for(10.0, payload_share(16), 20))
 
 
 def test_stages_are_those_of_the_path():
@@ -79,6 +80,13 @@ def test_wrong_sums_are_no_figures(monkeypatch):
         measure_whole(5, SMALL, 1)
 
 
+def test_streams_are_measured_and_checked(monkeypatch):
+    assert 0 < measure_streams(SMALL, 2) < 1e-3
+    monkeypatch.setattr(streams.StreamsWorker, "run", lambda *_arguments: None)
+    with pytest.raises(AffluxError, match="65536 of 65536 sums over the loopback are wrong"):
+        measure_streams(SMALL, 1)
+
+
 def test_what_fails_at_a_rank_is_raised(monkeypatch):
     def all_reduce(*_arguments, **_options):
         raise AffluxError("not here")
@@ -100,12 +108,21 @@ def test_info_shows_the_cores(monkeypatch, capsys):
         assert len(each["offloads"]) == len(each["no_offloads"]) == 3
         assert each["offloads"][2] == pytest.approx(10 * each["offloads"][0])
         assert np.less_equal(each["offloads"], each["no_offloads"]).all()
+    of_streams = found["streams"]
+    assert of_streams["cores"][2] == pytest.approx(10 * of_streams["cores"][0])
+    assert of_streams["cores"][0] == pytest.approx(1.25 * 1448 / 1538 * of_streams["ns_per_byte"])
     for each in found["stages"]:
         assert each["whole_ns_per_byte"] > 0
         assert "kernel, sending" in each["ns_per_byte"]
     assert cli.main(["info", "--forecast"]) == 0
     text = capsys.readouterr().out
-    for words in ("forecast", "ranks, MTU 1,500", "aggregator, jumbo frames", "Gbit/s"):
+    for words in (
+        "forecast",
+        "ranks, streams",
+        "ranks, MTU 1,500",
+        "aggregator, jumbo frames",
+        "Gbit/s",
+    ):
         assert words in text
 
 

@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from afflux.commands.forecast.stages import Stages, measure_stages
+from afflux.commands.forecast.streams import PAYLOAD_SHARE, measure_streams
 from afflux.commands.forecast.whole import SLOTS, Whole, measure_whole
 from afflux_hdl.contract import wire
 
-__all__ = ["LANES", "RATES_GBIT", "Forecast", "cores_for", "forecast", "payload_share"]
+__all__ = [
+    "LANES",
+    "RATES_GBIT",
+    "Forecast",
+    "cores_for",
+    "forecast",
+    "forecast_streams",
+    "payload_share",
+]
 
 RATES_GBIT = (10.0, 25.0, 100.0)
 """Of ports."""
@@ -38,11 +47,13 @@ class Forecast:
 
     def worker_cores(self, gbit: float, *, offloads: bool = True) -> float:
         """Return how many cores ranks keep busy at a port."""
-        return cores_for(gbit, self.lanes, self.whole.worker + self._more(offloads))
+        return cores_for(gbit, payload_share(self.lanes), self.whole.worker + self._more(offloads))
 
     def aggregator_cores(self, gbit: float, *, offloads: bool = True) -> float:
         """Return how many cores a software aggregator keeps busy at a port."""
-        return cores_for(gbit, self.lanes, self.whole.aggregator + self._more(offloads))
+        return cores_for(
+            gbit, payload_share(self.lanes), self.whole.aggregator + self._more(offloads)
+        )
 
     def _more(self, offloads: bool) -> float:
         return 0.0 if offloads else self.stages.without_offloads
@@ -53,15 +64,15 @@ def payload_share(lanes: int) -> float:
     return lanes * wire.BLOCK_BYTES / (wire.frame_bytes(lanes) + _GAP_BYTES)
 
 
-def cores_for(gbit: float, lanes: int, seconds_per_byte: float) -> float:
+def cores_for(gbit: float, share: float, seconds_per_byte: float) -> float:
     """Return the cores that are busy while a port is full both ways.
 
     Args:
         gbit: Rate of the port.
-        lanes: Blocks of a packet.
+        share: Of its bits, those that are elements.
         seconds_per_byte: Processor time for a byte that is sent and one that is received.
     """
-    return gbit * 1e9 / 8 * payload_share(lanes) * seconds_per_byte
+    return gbit * 1e9 / 8 * share * seconds_per_byte
 
 
 def forecast(lanes: Sequence[int] = tuple(LANES)) -> list[Forecast]:
@@ -79,3 +90,18 @@ def forecast(lanes: Sequence[int] = tuple(LANES)) -> list[Forecast]:
         )
         for each in lanes
     ]
+
+
+def forecast_streams() -> tuple[float, list[float]]:
+    """Measure over streams, likewise.
+
+    Returns:
+        Seconds of a rank's processor time for a byte that it sends and one that it receives, and
+        how many cores ranks keep busy at each port of `RATES_GBIT`.
+
+    Raises:
+        AffluxError: An all-reduce did not work.
+        OSError: There can be no sockets for it.
+    """
+    cost = measure_streams(_TENSOR_BYTES, _REPEATS)
+    return cost, [cores_for(gbit, PAYLOAD_SHARE, cost) for gbit in RATES_GBIT]

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
+from afflux.commands.forecast.ranks import RANKS, TIMEOUT_S, Rank, at_once
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
-from afflux_drivers.errors import AffluxError
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["RANKS", "SLOTS", "Whole", "measure_whole"]
+__all__ = ["SLOTS", "Whole", "measure_whole"]
 
-RANKS = 2
 SLOTS = 32
 """As a group has, unless AFFLUX_SLOTS asks for another number."""
-
-_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -74,63 +72,38 @@ def measure_whole(
         serving.start()
         held.callback(serving.join)
         held.callback(server.stop)
-        lease = create_job(server.address, RANKS, lanes, slots, _TIMEOUT_S)
+        lease = create_job(server.address, RANKS, lanes, slots, TIMEOUT_S)
         held.callback(lease.close)
-        ranks = [_Rank(Worker([lease.ticket], rank), count) for rank in range(RANKS)]
-        for rank in ranks:
-            held.callback(rank.worker.close)
-        for rank in ranks:
-            rank.worker.join(_TIMEOUT_S)
-        _at_once([rank.call for rank in ranks])
-        samples = [_sample(server, ranks) for _ in range(repeats)]
+        workers = [Worker([lease.ticket], rank) for rank in range(RANKS)]
+        for worker in workers:
+            held.callback(worker.close)
+        for worker in workers:
+            worker.join(TIMEOUT_S)
+        ranks = [Rank(_all_reduce(worker), count) for worker in workers]
+        at_once([rank.call for rank in ranks])
+        samples = [_sample(server, workers, ranks) for _ in range(repeats)]
         for rank in ranks:
             rank.check(calls=repeats + 1)
     return Whole(*(median(vars(each)[name] for each in samples) for name in vars(samples[0])))
 
 
-class _Rank:
-    """A rank's worker and its tensor."""
-
-    def __init__(self, worker: Worker, count: int) -> None:
-        self.worker = worker
-        self._first = np.linspace(1, 2, min(count, 64), dtype=np.float32)
-        self._tensor = np.resize(self._first, count)
-        self.cpu_s = 0.0
-
-    def call(self) -> None:
-        """All-reduce the tensor; note the processor time of this thread."""
-        begin_s = time.thread_time()
-        self.worker.all_reduce(
-            self._tensor,
-            wire.Dtype.FLOAT32,
-            Reduction.SUM,
-            self._tensor.shape,
-            _TIMEOUT_S,
-            in_place=True,
+def _all_reduce(worker: Worker) -> Callable[[NDArray[np.float32]], None]:
+    def all_reduce(tensor: NDArray[np.float32]) -> None:
+        worker.all_reduce(
+            tensor, wire.Dtype.FLOAT32, Reduction.SUM, tensor.shape, TIMEOUT_S, in_place=True
         )
-        self.cpu_s = time.thread_time() - begin_s
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the tensor."""
-        return self._tensor.nbytes
-
-    def check(self, calls: int) -> None:
-        """Raise unless the tensor is what so many sums make of it: they double it."""
-        wanted = np.resize(self._first * np.float32(RANKS) ** calls, len(self._tensor))
-        wrong = int((np.abs(self._tensor - wanted) > np.abs(wanted) * 1e-5).sum())
-        if wrong:
-            raise AffluxError(f"{wrong} of {len(wanted)} sums over the loopback are wrong")
+    return all_reduce
 
 
-def _sample(server: AggregatorServer, ranks: list[_Rank]) -> Whole:
-    calls, passed, handed_off = _counts(server, ranks)
+def _sample(server: AggregatorServer, workers: list[Worker], ranks: list[Rank]) -> Whole:
+    calls, passed, handed_off = _counts(server, workers)
     begin_s, process_s, own_s = time.perf_counter(), time.process_time(), time.thread_time()
-    spent = _at_once([rank.call for rank in ranks])
+    spent = at_once([rank.call for rank in ranks])
     wall_s = time.perf_counter() - begin_s
     # All that is not a rank's or this thread's.
     rest_s = time.process_time() - process_s - (time.thread_time() - own_s) - sum(spent)
-    worker_calls, (taken, packets), handed = _counts(server, ranks)
+    worker_calls, (taken, packets), handed = _counts(server, workers)
     size = ranks[0].nbytes
     return Whole(
         worker=sum(rank.cpu_s for rank in ranks) / len(ranks) / size,
@@ -142,33 +115,9 @@ def _sample(server: AggregatorServer, ranks: list[_Rank]) -> Whole:
     )
 
 
-def _counts(server: AggregatorServer, ranks: list[_Rank]) -> tuple[int, tuple[int, int], int]:
+def _counts(server: AggregatorServer, workers: list[Worker]) -> tuple[int, tuple[int, int], int]:
     """Return system calls of the ranks; those of the aggregator and its packets; its hand-offs."""
     traffic = server.traffic()
     calls = traffic["received"]["calls"] + traffic["sent"]["calls"] + traffic["waits"]
-    of_ranks = sum(rank.worker.statistics.system_calls for rank in ranks)
+    of_ranks = sum(worker.statistics.system_calls for worker in workers)
     return of_ranks, (calls, traffic["received"]["datagrams"]), traffic["handed_off"]
-
-
-def _at_once(functions: list[Callable[[], None]]) -> list[float]:
-    """Run functions in threads; return the processor time of each; raise what one raised."""
-    failures: list[BaseException] = []
-    spent = [0.0] * len(functions)
-    start = threading.Barrier(len(functions))
-
-    def run(number: int) -> None:
-        try:
-            start.wait(_TIMEOUT_S)
-            functions[number]()
-        except BaseException as error:
-            failures.append(error)
-        spent[number] = time.thread_time()
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(functions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return spent

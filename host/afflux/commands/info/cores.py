@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from afflux.commands.forecast.ports import LANES, RATES_GBIT, Forecast, forecast
+from afflux.commands.forecast.ports import LANES, RATES_GBIT, Forecast, forecast, forecast_streams
 from afflux.commands.forecast.stages import aggregator_stages, worker_stages
 from afflux_drivers.errors import AffluxError
 
@@ -14,10 +14,11 @@ def measured_forecast() -> dict[str, Any]:
     """Measure, for about a second, without leaving this machine.
 
     Returns:
-        `seconds` that it took; `rates_gbit` of ports; `cores`, for worker and aggregator and each
-        kind of packets: `what`, `packets`, `lanes`, and by rate the cores with `offloads` and with
-        `no_offloads`; `stages`, the same with nanoseconds of processor time for a byte: `whole`,
-        and each stage alone.
+        `seconds` that it took; `rates_gbit` of ports; `streams`: the `cores` of ranks over streams,
+        by rate, and `ns_per_byte` of processor time. For packets: `cores`, for worker and
+        aggregator and each kind of packets: `what`, `packets`, `lanes`, and by rate the cores with
+        `offloads` and with `no_offloads`; `stages`, the same with nanoseconds of processor time for
+        a byte: `whole`, and each stage alone.
 
     Raises:
         AffluxError: It did not work.
@@ -25,11 +26,13 @@ def measured_forecast() -> dict[str, Any]:
     begin = time.perf_counter()
     try:
         found = forecast()
+        streams_s, streams_cores = forecast_streams()
     except (AffluxError, OSError, RuntimeError) as error:
         raise AffluxError(f"no forecast: {error}") from error
     return {
         "seconds": time.perf_counter() - begin,
         "rates_gbit": list(RATES_GBIT),
+        "streams": {"cores": streams_cores, "ns_per_byte": streams_s * 1e9},
         "cores": [cores for each in found for cores in _cores(each)],
         "stages": [stages for each in found for stages in _stages(each)],
     }

@@ -108,6 +108,8 @@ def _forecast(found: dict[str, Any]) -> list[str]:
         _line("", f"(measured over the loopback interface, in {found['seconds']:.1f} s)"),
         _line("", _ports("Gbit/s", [f"{rate:g}" for rate in found["rates_gbit"]])),
     ]
+    streams = [f"{cores:.{_digits(cores)}f}" for cores in found["streams"]["cores"]]
+    lines.append(_line("", _ports("ranks, streams", streams)))
     for each in found["cores"]:
         cells = [
             f"{best:.{_digits(best)}f} – {worst:.{_digits(worst)}f}"
