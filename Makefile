@@ -110,7 +110,7 @@ test-long: $(ADAPTER) ## the tests that test leaves out: more planted bugs, the 
 
 .PHONY: sim
 sim: $(SETUP) ## only the cocotb tests: engine, node, port and board
-	$(PYTEST) tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
+	$(PYTEST) -m "" tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(SETUP) ## formatting and lints, of the C++ too

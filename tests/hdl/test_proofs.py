@@ -12,7 +12,12 @@ from tests.support.overriding import overriding
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
 
 QUICK = [proof for proof in PROOFS if proof.quick]
-LONG = [pytest.param(p, marks=pytest.mark.long) if p.bounded else p for p in QUICK]
+SLOW = {"merge, 512 bits, narrow", "rounds, 2 workers"}
+"""Proofs that take more than ten seconds."""
+
+LONG = [
+    pytest.param(p, marks=pytest.mark.long) if p.bounded or p.name in SLOW else p for p in QUICK
+]
 """Of a bounded proof, every run finds the bug; that it finds nothing else is for the long tests."""
 
 SLOW_BUGS = {"end to end, quick", "merge, 512 bits, narrow", "ports of frames that leave"}

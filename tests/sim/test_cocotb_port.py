@@ -1,4 +1,7 @@
-"""Runs the testbenches of the node behind a MAC: 25 Gbit/s, and by `make test-long` CMAC."""
+"""Runs the testbenches of the node behind a MAC of 25 Gbit/s, and behind CMAC.
+
+Each compiles a design of its own for a minute: by `make sim` and `make test-long`.
+"""
 
 import pytest
 
@@ -11,7 +14,7 @@ from tests.testbench.managed_port import SETTINGS
 from tests.testbench.port import SIZES, TX_BEATS
 from tests.testbench.simulator import build_verilog, run_module
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 FOLDER = BUILD / "cocotb"
 
@@ -23,18 +26,13 @@ def verilog(bus_bits: int, mac_bits: int, management: Management | None = None) 
     return generate_port(parameters, management)
 
 
-@pytest.mark.parametrize(
-    ("bus_bits", "mac_bits"),
-    [(256, 64), pytest.param(512, 512, marks=pytest.mark.long)],
-    ids=["25G", "cmac"],
-)
+@pytest.mark.parametrize(("bus_bits", "mac_bits"), [(256, 64), (512, 512)], ids=["25G", "cmac"])
 def test_port(bus_bits: int, mac_bits: int) -> None:
     build = build_verilog(FOLDER, verilog(bus_bits, mac_bits), PORT_MODULE)
     results = FOLDER / "results" / f"port-{bus_bits}-{mac_bits}"
     run_module(build, results, "tests.testbench.port", top=PORT_MODULE)
 
 
-@pytest.mark.long
 def test_appliance() -> None:
     """All of the AS02MC04's design up to the MAC's streams, its management with it."""
     # The session is drawn from fewer samples than on a board: it takes milliseconds there.

@@ -1,7 +1,5 @@
 """An operator's access to the engine's RTL: registers, job commands, reset."""
 
-import pytest
-
 from tests.checks.command_checks import (
     check_busy_writes,
     check_joined_before,
@@ -19,9 +17,8 @@ from tests.checks.control_checks import (
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import WIDTHS
 from tests.checks.pace_checks import check_idle, check_pace
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @WIDTHS

@@ -10,9 +10,8 @@ from tests.checks.engine_checks import (
     check_never_waits,
     open_engine,
 )
+from tests.checks.engine_widths import WIDTHS
 from tests.checks.flood_checks import check_flood, check_mixed_flood, check_refusals
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @WIDTHS
@@ -46,7 +45,7 @@ def test_bounds(bus_bits: int) -> None:
 
 
 @WIDTHS
-@pytest.mark.parametrize("beats", [1, 2, 3, 4, 6, 17, 18, 65, 66, 67, 70])
+@pytest.mark.parametrize("beats", [1, 3, 18, 66, 70])
 def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> None:
     """A beat in every cycle, of every kind of frame; `make floods` takes all sizes."""
     with open_engine(bus_bits) as engine:
@@ -55,11 +54,10 @@ def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> N
 
 
 @WIDTHS
-@pytest.mark.parametrize("seed", range(3))
-def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int, seed: int) -> None:
+def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int) -> None:
     """The same with frames of all sizes and kinds after one another."""
     with open_engine(bus_bits) as engine:
-        check_mixed_flood(engine, BUILDS[bus_bits], bus_bits, seed)
+        check_mixed_flood(engine, BUILDS[bus_bits], bus_bits, seed=0)
         assert engine.statistics().receive_stalls == 0
 
 

@@ -1,8 +1,7 @@
 """The engine's RTL while the network takes nothing, and when a reset cuts frames off."""
 
-import pytest
-
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.checks.link_checks import (
     check_commands_while_the_link_is_down,
     check_discards_for_a_moment,
@@ -11,8 +10,6 @@ from tests.checks.link_checks import (
     check_reset_ends_the_frame,
 )
 
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
-
 
 @WIDTHS
 def test_the_operator_has_output_discarded(bus_bits: int) -> None:
@@ -20,13 +17,13 @@ def test_the_operator_has_output_discarded(bus_bits: int) -> None:
         check_operator_discards(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_output_is_discarded_for_a_moment(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_discards_for_a_moment(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_jobs_are_created_and_destroyed_while_the_link_is_down(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_commands_while_the_link_is_down(engine, BUILDS[bus_bits])

@@ -1,11 +1,8 @@
 """The arithmetic of the engine's RTL, where a single bit decides."""
 
-import pytest
-
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import WIDTHS
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @WIDTHS

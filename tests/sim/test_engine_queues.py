@@ -4,6 +4,7 @@ import pytest
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
@@ -19,8 +20,6 @@ from tests.checks.ring_checks import (
     check_neighbouring_rings,
 )
 from tests.scenarios.director import Build
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @WIDTHS
@@ -41,7 +40,7 @@ def test_what_is_asked_for_again_and_discarded_is_counted(bus_bits: int) -> None
         check_discarded_replays(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_results_that_a_job_leaves_are_counted(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_emptied(engine, BUILDS[bus_bits])

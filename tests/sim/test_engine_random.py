@@ -5,11 +5,10 @@ from hypothesis import HealthCheck, given, settings
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, DROPS, check_any_frame, check_checksums, open_engine
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.scenarios.director import LARGE, Actions, Director
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.schedules import Schedule, play_schedule, schedules
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @pytest.mark.parametrize(("seed", "bus_bits"), [(0, 512), (1, 32), (2, 512)])
@@ -29,7 +28,7 @@ def test_checksums(bus_bits: int) -> None:
         check_checksums(engine, BUILDS[bus_bits], step=1 if bus_bits == 512 else 61)
 
 
-@WIDTHS
+@MOSTLY_32
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(schedule=schedules())
 def test_schedules(bus_bits: int, schedule: Schedule) -> None:

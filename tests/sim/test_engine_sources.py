@@ -1,11 +1,8 @@
 """The engine's RTL and the sources of frames: whom it must not answer."""
 
-import pytest
-
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import WIDTHS
 from tests.checks.source_checks import check_no_address, check_sources
-
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 @WIDTHS

@@ -4,12 +4,12 @@ import pytest
 
 from tests.checks.burst_checks import check_bursts
 from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.engine_widths import WIDTHS
 from tests.checks.step_checks import check_steps, check_together
 from tests.scenarios.director import Build
 from tests.support.planted_engine import planted_engine
 from tests.support.planting import Bug
 
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 
 
