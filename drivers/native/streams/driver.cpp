@@ -34,14 +34,56 @@ bool Driver::over() const {
     return true;
 }
 
+void Driver::look_everywhere() {
+    for (std::size_t lane = 0; lane < used_; ++lane) {
+        const auto& [exchange, sockets] = lanes_[lane];
+        for (std::size_t r = 0; r < sockets.size(); ++r) {
+            if (sockets[r] < 0) continue;
+            exchange->look_for_input(static_cast<int>(r));
+            exchange->look_for_output(static_cast<int>(r));
+        }
+    }
+}
+
 bool Driver::spin(Clock::time_point start) {
     const auto longest = std::min(kSpin, 2 * usual_wait_);
     while (Clock::now() - start < longest) {
         // Others run meanwhile, if they have no processor of their own.
         ::sched_yield();
+        look_everywhere();
         if (progress()) return true;
     }
     return false;
+}
+
+// Sleeps until a socket has what is waited for. Returns whether one has, or this was woken.
+bool Driver::sleep(Clock::duration longest) {
+    polled_.clear();
+    places_.clear();
+    for (std::size_t lane = 0; lane < used_; ++lane) {
+        const auto& [exchange, sockets] = lanes_[lane];
+        for (std::size_t r = 0; r < sockets.size(); ++r) {
+            if (sockets[r] < 0) continue;
+            const auto rank = static_cast<int>(r);
+            short events = 0;
+            if (exchange->wants_input(rank)) events |= POLLIN;
+            if (exchange->wants_output(rank)) events |= POLLOUT;
+            if (!events) continue;
+            polled_.push_back({sockets[r], events, 0});
+            places_.emplace_back(exchange, rank);
+        }
+    }
+    polled_.push_back({wake_, POLLIN, 0});
+    const auto left = std::chrono::duration_cast<nanoseconds>(longest).count();
+    const timespec most{left / 1'000'000'000, left % 1'000'000'000};
+    if (::ppoll(polled_.data(), polled_.size(), &most, nullptr) == 0) return false;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+        const auto& [exchange, rank] = places_[i];
+        // An error shows in either.
+        if (polled_[i].revents & ~POLLOUT) exchange->look_for_input(rank);
+        if (polled_[i].revents & ~POLLIN) exchange->look_for_output(rank);
+    }
+    return true;
 }
 
 bool Driver::wait(Clock::time_point deadline) {
@@ -51,21 +93,7 @@ bool Driver::wait(Clock::time_point deadline) {
     auto now = Clock::now();
     if (!came && now < deadline) {
         count(counts_.sleeps);
-        polled_.clear();
-        for (std::size_t lane = 0; lane < used_; ++lane) {
-            const auto& [exchange, sockets] = lanes_[lane];
-            for (std::size_t r = 0; r < sockets.size(); ++r) {
-                if (sockets[r] < 0) continue;
-                short events = 0;
-                if (exchange->wants_input(static_cast<int>(r))) events |= POLLIN;
-                if (exchange->wants_output(static_cast<int>(r))) events |= POLLOUT;
-                if (events) polled_.push_back({sockets[r], events, 0});
-            }
-        }
-        polled_.push_back({wake_, POLLIN, 0});
-        const auto left = std::chrono::duration_cast<nanoseconds>(deadline - now).count();
-        const timespec most{left / 1'000'000'000, left % 1'000'000'000};
-        came = ::ppoll(polled_.data(), polled_.size(), &most, nullptr) != 0;
+        came = sleep(deadline - now);
         now = Clock::now();
     }
     // One late rank does not make spinning useless for long.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "streams/exchange.hpp"
@@ -39,12 +40,15 @@ class Driver {
 
   private:
     bool spin(Clock::time_point start);
+    void look_everywhere();
+    bool sleep(Clock::duration longest);
 
     const std::vector<Lane> lanes_;
     const int wake_;
     WaitCounts& counts_;
     std::size_t used_ = 0;
     std::vector<pollfd> polled_;
+    std::vector<std::pair<Exchange*, int>> places_;  // of their sockets: a lane's rank
     std::chrono::nanoseconds usual_wait_{0};
 };
 

@@ -35,6 +35,7 @@ void Exchange::begin(const Layout& layout, const Reduction* reduction, const Ter
     disagreed_ = false;
     for (const auto& each : peers_) {
         if (!each) continue;
+        each->in.look_again();
         each->called = false;
         each->call_queued = is_aggregator();
         each->contributions = each->results = 0;

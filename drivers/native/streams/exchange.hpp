@@ -57,6 +57,9 @@ class Exchange {
     // Whether data from a peer would be read, or sent to it, if the kernel had them or room.
     bool wants_input(int rank) const;
     bool wants_output(int rank) const;
+    // The kernel may have them now, or room: it is asked again, which costs a call.
+    void look_for_input(int rank) { peer(rank).in.look_again(); }
+    void look_for_output(int rank) { peer(rank).out.look_again(); }
 
     // Tells each peer why this rank gives up, unless a message is on its way.
     void send_failure(const std::string& text);

@@ -35,6 +35,7 @@ void Incoming::next() {
 }
 
 bool Incoming::read() {
+    if (drained_) return false;
     const bool payload = has_head();
     // The head of the next message follows on the payload's last part.
     Head& head = payload ? next_head_ : head_;
@@ -57,6 +58,7 @@ bool Incoming::read() {
             end_ = "its connection has ended";
         else if (errno != EAGAIN && errno != EWOULDBLOCK)
             end_ = std::strerror(errno);
+        drained_ = true;
         return ended();
     }
     auto left = static_cast<std::size_t>(got);
@@ -67,6 +69,7 @@ bool Incoming::read() {
     } else {
         head_bytes += left;
     }
+    drained_ = first_ < last_ || (with_head && head_bytes < sizeof head);
     return true;
 }
 

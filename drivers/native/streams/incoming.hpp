@@ -35,8 +35,10 @@ class Incoming {
     void next();
 
     // Reads what has come of the head or the part, or of what follows. Returns whether anything
-    // has, the end included.
+    // has, the end included. Once the kernel has given all that it had, it is not asked again
+    // before `look_again`.
     bool read();
+    void look_again() { drained_ = false; }
     // Whether the peer sends nothing more, and why.
     bool ended() const { return !end_.empty(); }
     const std::string& end() const { return end_; }
@@ -50,6 +52,7 @@ class Incoming {
     std::size_t placed_ = 0;
     std::array<iovec, kVectors + 1> vectors_;
     std::size_t first_ = 0, last_ = 0;
+    bool drained_ = false;
     std::string end_;
     std::array<std::byte, 16384> nowhere_;
 };

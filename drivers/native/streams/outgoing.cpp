@@ -26,7 +26,7 @@ void Outgoing::add(Head head, std::span<const std::byte> front, std::span<const 
 
 bool Outgoing::flush() {
     bool moved = false;
-    while (!empty()) {
+    while (!empty() && !full_) {
         msghdr message{};
         message.msg_iov = &vectors_[first_];
         message.msg_iovlen = last_ - first_;
@@ -34,6 +34,7 @@ bool Outgoing::flush() {
         if (sent < 0) {
             if (errno == EINTR) continue;
             if (errno != EAGAIN && errno != EWOULDBLOCK) error_ = std::strerror(errno);
+            full_ = true;
             return moved;
         }
         moved = true;
@@ -43,8 +44,10 @@ bool Outgoing::flush() {
         if (first_ < last_) {
             vectors_[first_].iov_base = static_cast<std::byte*>(vectors_[first_].iov_base) + left;
             vectors_[first_].iov_len -= left;
+            full_ = true;
         }
     }
+    if (!empty()) return moved;
     first_ = last_ = messages_ = bytes_ = 0;
     return moved;
 }

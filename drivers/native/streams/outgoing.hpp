@@ -26,8 +26,10 @@ class Outgoing {
     // Adds a message, unless the batch has begun. `front` is copied, `runs` stay where they are
     // until the batch is sent. Sets the head's payload.
     void add(Head head, std::span<const std::byte> front, std::span<const iovec> runs);
-    // Sends what the kernel takes. Returns whether it took anything.
+    // Sends what the kernel takes. Returns whether it took anything. Once it has taken less than
+    // all, it is not asked again before `look_again`.
     bool flush();
+    void look_again() { full_ = false; }
     // Why nothing can be sent any more; empty if it can.
     const std::string& error() const { return error_; }
 
@@ -46,6 +48,7 @@ class Outgoing {
     std::size_t messages_ = 0, bytes_ = 0;
     std::array<iovec, kVectors> vectors_;
     std::size_t first_ = 0, last_ = 0;
+    bool full_ = false;
     std::string error_;
 };
 
