@@ -25,6 +25,8 @@ Driver::Driver(std::vector<Lane> lanes, int wake, WaitCounts& counts)
 bool Driver::progress() {
     bool moved = false;
     for (std::size_t lane = 0; lane < used_; ++lane) moved |= lanes_[lane].exchange->progress();
+    // While something moved here, more may have come.
+    if (moved) look_everywhere();
     return moved;
 }
 
