@@ -159,6 +159,7 @@ bench-host: $(ADAPTER) ## speed between ranks of this host, beside Gloo, into bu
 bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build/bench/network.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network $(BENCH_ARGS)
+	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.shares
 
 .PHONY: bench-sparse
 bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/bench/sparse.json

@@ -15,12 +15,13 @@ import torch
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.registry import Row
 from benchmarks.network import __main__ as command
-from benchmarks.network import launch, sparse_tables, tables
+from benchmarks.network import launch, shares, sparse_tables, tables
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import missing
 from benchmarks.network.rank import ROW_MARK
+from benchmarks.network.shares_rank import BACKENDS, CASES
 from benchmarks.network.workloads import SPARSE_PLANS, WORKLOADS
 from benchmarks.report.figures import merge_rows
 from tests.support.checkout import ROOT
@@ -41,13 +42,13 @@ def permitted():
 @pytest.mark.long
 def test_a_quick_run(permitted, tmp_path, capfd):
     output = tmp_path / "network.json"
-    wanted = ["gigabit:dense", "gigabit:1%_full", "gigabit:embedding"]
+    wanted = ["gigabit:dense", "gigabit:1%_full", "gigabit:embedding", "ten_steps:fsdp2"]
     assert command.main(["--quick", "--output", str(output), "--only", *wanted]) == 0
     assert "these are not figures" in capfd.readouterr().out
     text = output.read_text(encoding="utf-8")
     rows = json.loads(text)["rows"]
     assert {f"{row['setup']}:{row['case']}" for row in rows} == set(wanted)
-    assert {row["topology"] for row in rows} == {"auto", "udp"}
+    assert {row["topology"] for row in rows} == {"auto", "udp", "tcp"}
     for row in rows:
         assert (row["failed"], row["wrong"], row["gloo_wrong"]) == ("", 0, 0), row
         assert row["hosts"] == 2
@@ -60,6 +61,21 @@ def test_a_quick_run(permitted, tmp_path, capfd):
         if row["topology"] == "udp":
             assert row["engine"] == "soft"
             assert row["aggregator_cpu_s"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_jobs_share_a_wire(permitted, tmp_path):
+    output = tmp_path / "network.json"
+    assert shares.main(["--seconds", "0.2", "--output", str(output)]) == 0
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert [(row["backend"], row["beside"]) for row in rows] == [
+        (backend, case) for backend in BACKENDS for case in CASES
+    ]
+    for row in rows:
+        assert row["job_bytes_per_s"] > 0
+        assert (row["other_bytes_per_s"] > 0) == (row["beside"] != "alone")
+    assert "0." in tables.TABLES["shares"](rows)
 
 
 def test_a_step_shows_how_much_of_it_is_communication():
