@@ -13,6 +13,7 @@ _PAGE = "benchmarks.md"
 _RANKS = ("2", "4", "8")
 _SIZES = ("16 MB", "256 KB", "1 KB")
 _STREAMS, _AGGREGATOR = "no address given", "aggregator"
+_STREAMS_AGGREGATOR = "aggregator of streams"
 
 
 class Case(NamedTuple):
@@ -252,18 +253,20 @@ def _network_speedup(documents: Documents) -> Any:
         sharex=True,
         height_ratios=[len(each) + 0.5 for each in whats],
     )
-    colours = {_AGGREGATOR: ORANGE, _STREAMS: BLUE}
+    colours = {_AGGREGATOR: ORANGE, _STREAMS: BLUE, _STREAMS_AGGREGATOR: SHADES[-1]}
+    places = {_AGGREGATOR: -0.22, _STREAMS: 0.22, _STREAMS_AGGREGATOR: 0.0}
     style.key(
         figure,
         [
             ("●", "aggregator", ORANGE),
-            ("●", "no address: streams", BLUE),
+            ("●", "of streams", SHADES[-1]),
+            ("●", "no address", BLUE),
             ("|", "the wire's limit", GREY),
         ],
     )
     for axes, (title, rows), names in zip(panels, tables.items(), whats, strict=True):
         for row in rows:
-            at = names.index(row["what"]) + (0.17 if row["who sums"] == _STREAMS else -0.17)
+            at = names.index(row["what"]) + places[row["who sums"]]
             colour = colours[row["who sums"]]
             axes.plot([_times(row)], [at], "o", color=colour)
             if row["wire's limit"] != "–":
