@@ -258,11 +258,11 @@ PLANS = (
          _ONE_PERCENT),
     ),
     Plan(
-        Setup("mpi", "1 Gbit/s, beside MPI", with_mpi=True),
+        Setup("mpi", "4 hosts, 1 Gbit/s", with_mpi=True),
         (Case("4K", "4 KB", 4 << 10), Case("1M", "1 MB", MIB), _DENSE),
     ),
     Plan(
-        Setup("mpi_ten", "2 hosts, 10 Gbit/s, beside MPI", hosts=2, gbit=10.0,
+        Setup("mpi_ten", "2 hosts, 10 Gbit/s", hosts=2, gbit=10.0,
               topologies=("auto",), with_mpi=True),
         (Case("4K", "4 KB", 4 << 10), Case("64K", "64 KB", 64 << 10), Case("1M", "1 MB", MIB),
          Case("dense", "100 MiB dense", 100 * MIB)),

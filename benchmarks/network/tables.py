@@ -226,7 +226,7 @@ def _beside_mpi(rows: list[Row]) -> str:
         header,
         [
             [
-                _with_reason(row.get("title", case.title), row),
+                _with_reason(f"{plan.setup.title}: {row.get('title', case.title)}", row),
                 NAMES.get(row.get("topology", ""), "–"),
                 _time(row.get("afflux_s")),
                 _time(row.get("mpi_s")),
@@ -235,7 +235,7 @@ def _beside_mpi(rows: list[Row]) -> str:
                 _time(row.get("afflux_cpu_s")),
                 _time(row.get("mpi_cpu_s")),
             ]
-            for _, case, row in in_order(rows)
+            for plan, case, row in in_order(rows)
         ],
     )
 
