@@ -20,7 +20,7 @@ from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job, ResultGroup
 from tests.scenarios.performer import perform
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 BUILT: Build = {"workers": 64, "lanes": 2, "jobs": 8, "slots": 16}
 
@@ -80,7 +80,6 @@ def to_jobs(frames: list[bytes], jobs: list[Job]) -> Counter[bytes]:
     return Counter(frame for frame in frames if Ether(frame)[IP].dst in addresses)
 
 
-@pytest.mark.long
 def test_a_hostile_job_neither_reads_nor_disturbs_nor_starves_others() -> None:
     choose = random.Random(64)
     honest, hostile = make_jobs()
