@@ -169,7 +169,8 @@ def check_levels(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
                     now = level("delivery_level")
                 assert level("receive_level") == 0
             deliveries.append(now)
-            assert level("delivery_peak") == now
+            # One that is in the stages behind by now was in the queue for a moment.
+            assert level("delivery_peak") == max(now, 1)
     # One frame at a time, each of which was all in the buffer before it was merged.
     assert level("receive_peak") == (len(frames[0]) - 64) * 8 // bus_bits
     # Some are in the stages behind; from then on each counts.
