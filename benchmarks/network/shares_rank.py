@@ -46,7 +46,7 @@ class _Jobs(Control):
         self._address = socket.gethostbyname(socket.gethostname())
 
     def rate(self, backend: str, case: str) -> float:
-        """Return the bytes that the own job, or stream, has sent each way in a second."""
+        """Return the bytes a second: of the own job each way, or of the stream."""
         other = self._connected() if case == "beside a TCP stream" else None
         dist.barrier(self.control)
         if self._first or case == "two jobs":

@@ -146,7 +146,7 @@ def _of_cases(
 
 
 def _is_step(_: Plan, case: Case) -> bool:
-    return case.kind.endswith("step")
+    return case.kind in ("step", "sharded_step")
 
 
 def _steps(rows: list[Row]) -> str:
