@@ -86,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"python -m benchmarks.network.shares: {reason}", file=sys.stderr)
         return 1
     merge_rows(given.output, [NAME], rows)
-    print(f"{aligned('Rates; of a job each way', _HEADER, _cells(rows))}\n\nwritten to {given.output}")
+    print(aligned("Rates; of a job each way", _HEADER, _cells(rows)))
+    print(f"\nwritten to {given.output}")
     return 0
 
 
