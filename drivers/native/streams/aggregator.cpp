@@ -85,16 +85,18 @@ std::string Aggregator::run() {
 }
 
 // A lane that fails ends alone: another one may have to end an earlier operation. Its ranks end
-// that.
+// that. After `stop`, ranks that heard of it from one lane may end before another lane has seen it.
 void Aggregator::serve(std::size_t lane) {
     std::string text = "the aggregator: it was stopped";
     try {
         serve_lane(lane);
         if (!stopping_) return;
     } catch (const std::exception& error) {
-        text = error.what();
-        const std::scoped_lock lock(failure_mutex_);
-        if (failure_.empty()) failure_ = text;
+        if (!stopping_) {
+            text = error.what();
+            const std::scoped_lock lock(failure_mutex_);
+            if (failure_.empty()) failure_ = text;
+        }
     }
     // Nobody waits for a sum that does not come.
     lanes_[lane].exchange->send_failure(text);
