@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 
 from afflux.processes import end_processes
 from afflux_hdl.contract import wire
@@ -37,7 +38,11 @@ class RanksEnded(RuntimeError):
 
 @contextmanager
 def aggregator(
-    host: Host, engine: str = "soft", *, default_buffers: bool = False
+    host: Host,
+    engine: str = "soft",
+    *,
+    default_buffers: bool = False,
+    python: str = sys.executable,
 ) -> Iterator[tuple[str, str]]:
     """Run `afflux serve` on a host; yield its address and port, and its process.
 
@@ -45,12 +50,13 @@ def aggregator(
         host: Where.
         engine: What it serves: "soft" or "streams", which may be there at once.
         default_buffers: Whether receive buffers stay as Linux makes them.
+        python: Of the version that serves.
 
     Raises:
         RanksEnded: It did not start.
     """
-    buffers = [sys.executable, "-m", "benchmarks.network.default_buffers"]
-    command = [*(buffers if default_buffers else []), sys.executable, "-m"]
+    buffers = [python, "-m", "benchmarks.network.default_buffers"]
+    command = [*(buffers if default_buffers else []), python, "-m"]
     port = wire.PORT + (engine == "streams")
     command += ["afflux.commands.cli", "serve", engine, "--host", host.address, f"--port={port}"]
     # Nobody else is in this network.
@@ -80,6 +86,8 @@ def run_ranks(
     limit_s: float,
     with_mpi: bool = False,
     program: Sequence[str] = (),
+    python: str = sys.executable,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Run ranks on all hosts to their end.
 
@@ -92,12 +100,14 @@ def run_ranks(
         limit_s: Seconds without such a sign, after which all ranks are killed.
         with_mpi: Intel MPI's launcher starts them.
         program: The program for Python, if not this benchmark's usual rank.
+        python: Of the version that is measured.
+        settings: Further variables of all ranks.
 
     Raises:
         RanksEnded: They did not end well, or took too long.
     """
-    command = [sys.executable, *(program or _PROGRAM), *arguments]
-    environment = _environment(network)
+    command = [python, *(program or _PROGRAM), *arguments]
+    environment = _environment(network) | dict(settings)
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
     processes: list[subprocess.Popen[str]] = []
     with ExitStack() as held:
