@@ -18,8 +18,11 @@ ROW_MARK = "row: "
 """Begins the line of a case, which rank 0 prints."""
 
 _TIMEOUT = timedelta(seconds=120)
-_BATCH = 16
+_EXACT = 16
 """Calls until the tensor has its first elements again: sums grow, and remain exact so far."""
+
+_MANY = 400
+"""Most calls between two looks at the clock."""
 
 
 def _measure(
@@ -44,6 +47,12 @@ def _measure(
         wanted += (numbers + rank) % 7
     wrong = int((tensor != wanted.to(dtype)).sum())
     began, calls, wall_s, cpu_s = time.perf_counter(), 0, list[float](), 0.0
+    started = time.perf_counter()
+    dist.all_reduce(tensor, group=group)
+    pace = torch.tensor([time.perf_counter() - started])
+    dist.broadcast(pace, 0)
+    # At least two, and so few that the clock is looked at.
+    batch = min(_MANY, max(2, int(run_s / 4 / float(pace))))
     while True:
         # Rank 0's clock decides when it is over.
         over = torch.tensor([time.perf_counter() - began > run_s and len(wall_s) > 1])
@@ -52,9 +61,10 @@ def _measure(
             break
         tensor.copy_(first)
         dist.barrier()
-        batch = _BATCH if size < 1 << 24 else 2
         processor_s, started = time.process_time(), time.perf_counter()
-        for _ in range(batch):
+        for number in range(batch):
+            if number and number % _EXACT == 0:
+                tensor.copy_(first)
             dist.all_reduce(tensor, group=group)
         wall_s.append((time.perf_counter() - started) / batch)
         cpu_s += time.process_time() - processor_s
