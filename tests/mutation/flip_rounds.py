@@ -50,6 +50,9 @@ EXPONENTS = {"float32": 130, "float16": 17, "bfloat16": 130}
 """Greatest exponent fields of blocks."""
 
 
+_HEADERS_BYTES, _SEAL_BYTES = 128, 4
+"""Of a result, before and after its blocks."""
+
 NOT_SUMMED = b"\xff" * 256
 """A block that is not summed."""
 
@@ -194,8 +197,9 @@ def draw_numbers(choose: random.Random, dtype: int) -> list[int]:
 def misleads(frame: bytes, expected: set[bytes]) -> bool:
     """Return whether a worker that waits for this round takes what is not its result.
 
-    Words, present lanes and blocks; it looks at the rest of the header (section 6). A block of
-    numbers that is not summed does not mislead: the workers bring it again.
+    Words, present lanes and blocks; it looks at the rest of the header, and whether the length is
+    what `present` asks for (section 6). A block of numbers that is not summed does not mislead: the
+    workers bring it again.
     """
     return any(
         one[48:50] + one[64:128] != frame[48:50] + frame[64:128]
@@ -204,7 +208,7 @@ def misleads(frame: bytes, expected: set[bytes]) -> bool:
             for block, got in _blocks_of(one, frame)
         )
         for one in expected
-        if _round_of(one) == _round_of(frame)
+        if _round_of(one) == _round_of(frame) and _is_as_long(frame, one)
     )
 
 
@@ -222,10 +226,20 @@ def _round_of(frame: bytes) -> bytes:
     return frame[42:48] + frame[50:64]
 
 
+def _is_as_long(frame: bytes, one: bytes) -> bool:
+    """Return whether a frame has as many bytes for each present lane as this one of its round."""
+    lanes, lanes_of_one = (int.from_bytes(each[48:50]).bit_count() for each in (frame, one))
+    without = _HEADERS_BYTES + _SEAL_BYTES
+    return (len(frame) - without) * lanes_of_one == (len(one) - without) * lanes
+
+
 def _blocks_of(*frames: bytes) -> Iterator[tuple[bytes, ...]]:
     """Return the blocks of frames, without their seals, side by side."""
     size = len(NOT_SUMMED)
-    cut = [[one[n : n + size] for n in range(128, len(one) - 4, size)] for one in frames]
+    cut = [
+        [one[n : n + size] for n in range(_HEADERS_BYTES, len(one) - _SEAL_BYTES, size)]
+        for one in frames
+    ]
     return zip_longest(*cut, fillvalue=b"")
 
 

@@ -40,8 +40,9 @@ KINDS = (
     # Integers: SUM, MAX.
     Kind(0, 2),
     Kind(1, 2),
-    # Numbers: SUM of float32, an average of float16, SUM of partial sums, MAX.
+    # Numbers: SUM of float32 and bfloat16, an average of float16, SUM of partial sums, MAX.
     Kind(0x8, 2, 1),
+    Kind(0x8, 2, 3),
     Kind(0x9, 2, 2),
     Kind(0x8, 1, 13),
     Kind(0x4, 2, 1),
