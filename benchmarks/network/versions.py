@@ -22,7 +22,7 @@ from benchmarks.network.namespaces import Network, NotPermitted, missing
 from benchmarks.network.versions_rank import ROW_MARK
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
-from benchmarks.report.figures import merge_rows
+from benchmarks.report.figures import merge_rows, read_rows
 
 __all__ = ["NAME", "PLANS", "main", "table"]
 
@@ -157,6 +157,13 @@ def table(rows: list[Row]) -> str:
     return document.markdown(_HEADER, _cells(rows))
 
 
+def _keep(path: Path, rows: list[Row]) -> None:
+    """Write these rows into the file, in place of those of the same cases."""
+    new = {row["case"] for row in rows}
+    old = [row for row in read_rows(path) if row["bench"] == NAME and row["case"] not in new]
+    merge_rows(path, [NAME], old + rows)
+
+
 def _has_afflux(python: str) -> str:
     """Return why there is no other version; empty if there is one."""
     tried = subprocess.run(
@@ -195,12 +202,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(plan.name, flush=True)
                 python = os.path.abspath(given.python)
                 rows += _measure(plan, python, given.rounds, given.run_s, print)
+                # Kept even if what follows fails.
+                _keep(given.output, rows)
     except (NotPermitted, RanksEnded, OSError) as error:
         reason = str(error)
     except KeyboardInterrupt:
         return 130
     if rows:
-        merge_rows(given.output, [NAME], rows)
         print(f"\n{aligned('This version beside another', _HEADER, _cells(rows))}")
         print(f"\nwritten to {given.output}")
     if reason:
