@@ -46,7 +46,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
         engine: Kind of engine: "shm", "soft", …
         topology: Which way sums take (`afflux.group.reducers.topology`).
         topology_reason: Why it was chosen, in words.
-        lanes: Most blocks in a packet.
+        lanes: Most blocks in a packet; 0 where there are none.
         operations_engine: Operations that the engine has carried out.
         operations_gloo: Calls that went to Gloo; a send and a receive count as one each, at the
             rank that calls it.

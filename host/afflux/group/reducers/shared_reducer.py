@@ -8,7 +8,6 @@ from afflux.group.reducers.direct_reducer import DirectReducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux_drivers.shared.worker import SharedWorker
-from afflux_hdl.contract import wire
 
 __all__ = ["SharedMemoryReducer"]
 
@@ -36,4 +35,4 @@ class SharedMemoryReducer(DirectReducer):
 
     def statistics(self) -> dict[str, Any]:
         """Return the worker's counts."""
-        return {"lanes": wire.LANES_MAX, **self._memory.statistics()}
+        return {"lanes": 0, **self._memory.statistics()}

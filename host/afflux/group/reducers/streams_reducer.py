@@ -11,7 +11,6 @@ from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux_drivers.collectives.call import GroupCall
 from afflux_drivers.hosts.worker import HostsWorker
 from afflux_drivers.streams.worker import StreamsWorker
-from afflux_hdl.contract import wire
 
 __all__ = ["StreamsReducer"]
 
@@ -49,4 +48,4 @@ class StreamsReducer(DirectReducer):
 
     def statistics(self) -> dict[str, Any]:
         """Return the worker's counts."""
-        return {"lanes": wire.LANES_MAX, **self._streams.statistics()}
+        return {"lanes": 0, **self._streams.statistics()}
