@@ -228,6 +228,17 @@ class Network:
                 lines.append(f"filter add dev {port} {way} bpf da bytecode '{code}'")
         self._switch.run(["tc", "-batch", "-"], joined(lines))
 
+    def narrow(self, mtu: int) -> None:
+        """Let the switches drop packets of more than so many bytes, without a word to anybody.
+
+        Hosts go on to send packets as large as their interfaces' MTU, each by itself.
+        """
+        for host in (*self.hosts, *self.aggregators):
+            for link in range(self.links):
+                ip = ["ip", "link", "set", "dev"]
+                self._hosts[host.name].run([*ip, f"eth{link}", "gso_max_segs", "1"])
+                self._switch.run([*ip, self._port(host, link), "mtu", str(mtu)])
+
     def unplug(self, host: Host, *, link: int = 0, plugged: bool = False) -> None:
         """Pull the host's cable out of the switch, or plug it in again."""
         state = "up" if plugged else "down"

@@ -87,6 +87,26 @@ def test_a_rank_that_is_stopped_is_named_at_the_timeout(tmp_path):
     assert found[1][1] in ("GroupFailed", "RanksEnded")
 
 
+def too_large(rank, size):
+    assert total(count=10) == size
+    return caught(lambda: total(count=LARGE))
+
+
+def test_a_way_that_drops_large_packets_is_named_at_the_timeout():
+    with network(hosts=2, aggregators=0, gbit=None, mtu=9000) as made:
+        made.narrow(1500)
+        outcomes = values(
+            run_ranks(too_large, 2, hosts=made.hosts, environment=AUTO, timeout_s=8.0)
+        )
+    for message, kind, seconds in outcomes:
+        assert kind == "RanksMissing", message
+        assert seconds < 8.0 + AT_ONCE_S
+    # The one that gives up first knows it; the other one's connection may have ended then.
+    said = " ".join(message for message, *_ in outcomes)
+    assert ": its host has acknowledged nothing for " in said
+    assert "no packets as large as the interfaces' MTU (segments have 8948 bytes)" in said
+
+
 def called(name, odd, group):
     """Call something that one rank calls otherwise."""
     tensor = torch.ones(1000)

@@ -228,16 +228,20 @@ class GroupWorker:
 
     def _too_late(self, timeout_s: float) -> DeadlineExceeded:
         ranks = self._named(self._group.missing())
+        obstacle = self._group.obstacle()
+        also = f"; {obstacle}" if obstacle else ""
         if not ranks and self._group.waits_for_aggregator():
             return DeadlineExceeded(
                 f"{timed_out(timeout_s)}: rank {self.rank} still waits for the results of the "
-                f"aggregator at {self._aggregator} ({self._medium})"
+                f"aggregator at {self._aggregator} ({self._medium}){also}"
             )
         if not ranks:
-            return DeadlineExceeded(f"{timed_out(timeout_s)} at rank {self.rank} ({self._medium})")
+            return DeadlineExceeded(
+                f"{timed_out(timeout_s)} at rank {self.rank} ({self._medium}){also}"
+            )
         return RanksMissing(
             f"{timed_out(timeout_s)}: rank {self.rank} still waits for the contributions "
-            f"of rank(s) {_names(ranks)} ({self._medium})",
+            f"of rank(s) {_names(ranks)} ({self._medium}){also}",
             ranks,
         )
 

@@ -157,6 +157,8 @@ void bind_group(nb::module_& module) {
         .def("missing", &GroupHandle::missing, "Return the ranks for which this one waits.")
         .def("waits_for_aggregator", &GroupHandle::waits_for_aggregator,
              "Return whether an aggregator alone has not done its part.")
+        .def("obstacle", &GroupHandle::obstacle,
+             "Return what keeps this rank's data from another one; empty if nothing is known.")
         .def("dead", &GroupHandle::dead,
              "Return the ranks whose process has ended, or that have left.")
         .def("fail", &GroupHandle::fail, "text"_a,

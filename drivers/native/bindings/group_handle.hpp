@@ -34,6 +34,7 @@ class GroupHandle {
     std::vector<std::uint64_t> fingerprints() const { return open()->fingerprints(); }
     std::vector<int> missing() const { return open()->missing(); }
     bool waits_for_aggregator() const { return open()->waits_for_aggregator(); }
+    std::string obstacle() const { return open()->obstacle(); }
     // Also asked when another thread has closed the group meanwhile.
     std::vector<int> dead() const;
     void fail(const std::string& text) const { open()->fail(text); }

@@ -49,6 +49,9 @@ class Group {
     virtual std::vector<int> missing() const = 0;
     // Whether all ranks have done their part, and what sums for them has not.
     virtual bool waits_for_aggregator() const { return false; }
+    // What keeps this rank's data from another one, as far as that is known; empty if nothing does.
+    // Any thread.
+    virtual std::string obstacle() const { return {}; }
     // Ranks that were there and no longer are.
     virtual std::vector<int> ended() const = 0;
     // Makes all ranks leave their operations with Failed; the first text stays.

@@ -71,6 +71,7 @@ class Group final : public collectives::Group {
     std::vector<int> differing() const override;
     std::vector<int> missing() const override;
     bool waits_for_aggregator() const override { return rail_ && rail_->waits_for_aggregator(); }
+    std::string obstacle() const override { return rail_ ? rail_->obstacle() : std::string(); }
     std::vector<int> ended() const override;
     void fail(const std::string& text) override;
     std::string failure() const override;

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "streams/unacknowledged.hpp"
+
 namespace afflux::streams {
 namespace {
 
@@ -265,6 +267,17 @@ std::vector<int> Mesh::missing() const {
 
 bool Mesh::waits_for_aggregator() const {
     return aggregated() && missing_members() == Ranks{1} << names_.size();
+}
+
+std::string Mesh::obstacle() const {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+        for (std::size_t r = 0; r < members_; ++r) {
+            const std::string text = unacknowledged(socket(lane, static_cast<int>(r)));
+            if (text.empty()) continue;
+            const bool is_rank = r < names_.size();
+            return (is_rank ? "rank " + std::to_string(names_[r]) : "the aggregator") + ": " + text;
+        }
+    return {};
 }
 
 Ranks Mesh::missing_members() const {

@@ -70,6 +70,7 @@ class Mesh final : public Group {
     std::vector<int> differing() const override;
     std::vector<int> missing() const override;
     bool waits_for_aggregator() const override;
+    std::string obstacle() const override;
     // Ranks whose connection has ended. Any thread.
     std::vector<int> ended() const override;
     void fail(const std::string& text) override;
