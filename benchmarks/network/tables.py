@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from afflux.commands.bench.registry import Row
-from benchmarks.network import cost_tables, shares
+from benchmarks.network import cost_tables, decode, shares, versions
 from benchmarks.network.cases import PLANS, Case, Plan
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
@@ -257,6 +257,12 @@ TABLES: document.Tables = {
     "interfaces": _of_setups("interfaces"),
     "losses": _of_cases(_beside_itself, _is_compared),
     "mpi": _of_cases(_beside_mpi, lambda plan, _: plan.setup.with_mpi),
+    "decode": Table(decode.NAME, decode.table, (*cost_tables.BETWEEN_HOSTS, "host/afflux/group")),
+    "versions": Table(
+        versions.NAME,
+        versions.table,
+        (*cost_tables.BETWEEN_HOSTS, "drivers/native/shared", "drivers/native/sums"),
+    ),
     "shares": Table(shares.NAME, shares.table, (*cost_tables.BETWEEN_HOSTS, "host/afflux/group")),
     **cost_tables.TABLES,
 }

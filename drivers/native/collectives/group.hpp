@@ -49,7 +49,7 @@ class Group {
     virtual std::vector<int> missing() const = 0;
     // Whether all ranks have done their part, and what sums for them has not.
     virtual bool waits_for_aggregator() const { return false; }
-    // What keeps this rank's data from another one, as far as that is known; empty if nothing does.
+    // Says why this rank's data do not reach another one, as far as that is known; empty if they do.
     // Any thread.
     virtual std::string obstacle() const { return {}; }
     // Ranks that were there and no longer are.

@@ -78,7 +78,7 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
     """
     show: Callable[[str], None] = _print if groups.rank == 0 and options.table else _ignore
     if options.replay:
-        element = DTYPES["bfloat16"]
+        element = DTYPES["float"]
         return replay(
             _contenders(options, groups, element), groups.control, options.iterations, show
         )

@@ -23,6 +23,9 @@ CALLS = 96
 SIZES = (8 << 10, 16 << 10, 48 << 10)
 """Bytes of the hidden states of a token, or of a few, in bfloat16."""
 
+_TYPES = {"afflux": torch.bfloat16, "gloo": torch.bfloat16, "mpi": torch.float32}
+"""MPI has no bfloat16: it sums as many bytes of float32."""
+
 _WARMUP = 3
 
 
@@ -50,21 +53,26 @@ def replay(
     rows: list[Row] = []
     for size in SIZES:
         # Small integers, whose sums are exact in any order.
-        given = torch.arange(size // 2).remainder(7).add(rank).to(torch.bfloat16)
-        right = torch.arange(size // 2).remainder(7).mul(ranks) + ranks * (ranks - 1) // 2
+        numbers = torch.arange(size // 2).remainder(7)
+        given = [numbers[: size // _TYPES[n].itemsize].add(rank).to(_TYPES[n]) for n in names]
+        right = numbers.mul(ranks) + ranks * (ranks - 1) // 2
         row: Row = {
             "bench": "replay", "what": REPLAYS[0], "ranks": ranks, "bytes": size, "calls": CALLS,
             "tokens": tokens, "same_bits": None, "out_of_place_wrong": 0, "wrong": 0,
         }  # fmt: skip
-        tensors = [each.empty(given.numel(), given.dtype) for each in contenders]
+        tensors = [
+            each.empty(own.numel(), own.dtype) for each, own in zip(contenders, given, strict=True)
+        ]
         took = torch.zeros(len(contenders), tokens, dtype=torch.float64)
         for token in range(-_WARMUP, tokens):
             for n, (contender, tensor) in enumerate(zip(contenders, tensors, strict=True)):
                 dist.barrier(control)
-                seconds = _token(contender, tensor, given)
+                seconds = _token(contender, tensor, given[n])
                 if token >= 0:
                     took[n, token] = seconds
-        wrong = torch.tensor([int((each.float() != right).sum()) for each in tensors])
+        wrong = torch.tensor(
+            [int((each.float() != right[: each.numel()]).sum()) for each in tensors]
+        )
         dist.all_reduce(took, dist.ReduceOp.MAX, control)
         dist.all_reduce(wrong, group=control)
         line = f"{size:9} "
