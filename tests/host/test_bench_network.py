@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ import torch
 
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.registry import Row
+from afflux.commands.bench.replay import SIZES
 from benchmarks.network import __main__ as command
-from benchmarks.network import launch, shares, sparse_tables, tables
+from benchmarks.network import decode, launch, shares, sparse_tables, tables, versions
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
@@ -23,7 +25,7 @@ from benchmarks.network.namespaces import missing
 from benchmarks.network.rank import ROW_MARK
 from benchmarks.network.shares_rank import BACKENDS, CASES
 from benchmarks.network.workloads import SPARSE_PLANS, WORKLOADS
-from benchmarks.report.figures import merge_rows
+from benchmarks.report.figures import merge_rows, read_rows
 from tests.support.checkout import ROOT
 from tests.support.host.network import network
 from tests.support.host.scripts import alive
@@ -76,6 +78,42 @@ def test_jobs_share_a_wire(permitted, tmp_path):
         assert row["job_bytes_per_s"] > 0
         assert (row["other_bytes_per_s"] > 0) == (row["beside"] != "alone")
     assert "0." in tables.TABLES["shares"](rows)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_version_beside_itself(permitted, tmp_path):
+    output = tmp_path / "network.json"
+    where = "2 hosts, 25 Gbit/s"
+    arguments = ["--only", where, "--rounds", "1", "--run-s", "0.05", "--output", str(output)]
+    assert versions.main([sys.executable, *arguments]) == 0
+    rows = read_rows(output)
+    assert [(row["where"], row["now_wrong"], row["before_wrong"]) for row in rows] == [
+        (where, 0, 0) for _ in range(5)
+    ]
+    # Those of another network stay.
+    arguments[1] = "2 hosts, 10 Gbit/s"
+    assert versions.main([sys.executable, *arguments]) == 0
+    assert len(read_rows(output)) == 2 * len(rows)
+
+
+def test_another_version_must_be_there(permitted, capfd, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no Afflux here >&2\nexit 1\n", encoding="ascii")
+    python.chmod(0o755)
+    assert versions.main([str(python), "--output", str(tmp_path / "network.json")]) == 1
+    assert "no Afflux here" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_decode_is_replayed_between_hosts(permitted, tmp_path):
+    output = tmp_path / "network.json"
+    assert decode.main(["--tokens", "2", "--output", str(output)]) == 0
+    rows = read_rows(output)
+    assert [row["bytes"] for row in rows] == 3 * list(SIZES)
+    assert all(row["wrong"] == 0 and row["gloo_p50_s"] > 0 for row in rows)
+    assert "2 hosts, 10 Gbit/s" in tables.TABLES["decode"](rows)
 
 
 def test_a_step_shows_how_much_of_it_is_communication():
