@@ -16,6 +16,7 @@ __all__ = ["BETWEEN_HOSTS", "TABLES", "text_tables"]
 BETWEEN_HOSTS = (
     "drivers/native/aggregator",
     "drivers/native/arithmetic",
+    "drivers/native/carriers",
     "drivers/native/collectives",
     "drivers/native/datagrams",
     "drivers/native/engine",

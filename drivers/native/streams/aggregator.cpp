@@ -1,7 +1,5 @@
 #include "streams/aggregator.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -42,8 +40,9 @@ Aggregator::Aggregator(const std::vector<std::vector<int>>& sockets,
         std::vector<int> members = sockets[lane];
         if (members.size() != ranks_) throw std::invalid_argument("not as many sockets as ranks");
         members.push_back(-1);
+        lanes_[lane].carrier = std::make_unique<carriers::SocketLane>(members);
         lanes_[lane].exchange = std::make_unique<Exchange>(
-            static_cast<int>(ranks_), members, names,
+            static_cast<int>(ranks_), *lanes_[lane].carrier, names,
             [this, lane](const Signature& signature, std::uint32_t operation) {
                 begin(lane, signature, operation);
             });
@@ -100,13 +99,12 @@ void Aggregator::serve(std::size_t lane) {
     }
     // Nobody waits for a sum that does not come.
     lanes_[lane].exchange->send_failure(text);
-    for (const int socket : sockets_of(lane)) ::shutdown(socket, SHUT_WR);
+    lanes_[lane].carrier->end();
 }
 
 void Aggregator::serve_lane(std::size_t lane) {
     Exchange& exchange = *lanes_[lane].exchange;
-    const auto sockets = sockets_of(lane);
-    Driver driver({{&exchange, {sockets.begin(), sockets.end()}}}, lanes_[lane].wake.fd(), waits_);
+    Driver driver({{&exchange, lanes_[lane].carrier.get()}}, lanes_[lane].wake.fd(), waits_);
     driver.use(1);
     while (!stopping_) {
         bool moved = driver.progress();
@@ -124,10 +122,6 @@ void Aggregator::serve_lane(std::size_t lane) {
 void Aggregator::stop() {
     stopping_ = true;
     for (const Lane& each : lanes_) each.wake.signal();
-}
-
-std::span<const int> Aggregator::sockets_of(std::size_t lane) const {
-    return std::span(sockets_.all()).subspan(lane * ranks_, ranks_);
 }
 
 }  // namespace afflux::streams

@@ -8,10 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "carriers/socket_lane.hpp"
 #include "streams/driver.hpp"
 #include "streams/exchange.hpp"
 #include "streams/own_sockets.hpp"
@@ -46,6 +46,7 @@ class Aggregator {
     static constexpr std::size_t kRing = 2 * kPiecesAhead;
 
     struct Lane {
+        std::unique_ptr<carriers::SocketLane> carrier;
         std::unique_ptr<Exchange> exchange;
         std::unique_ptr<std::array<std::byte, kRing * kPieceBytes>> results;
         std::array<std::optional<Reduction>, kDtypes * kOps> reductions;
@@ -56,7 +57,6 @@ class Aggregator {
     std::size_t bytes_of(const Signature& signature) const;
     void serve(std::size_t lane);
     void serve_lane(std::size_t lane);
-    std::span<const int> sockets_of(std::size_t lane) const;
 
     const OwnSockets sockets_;
     const std::size_t ranks_;

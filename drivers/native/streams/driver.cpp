@@ -32,19 +32,20 @@ bool Driver::progress() {
 
 bool Driver::over() const {
     for (std::size_t lane = 0; lane < used_; ++lane)
-        if (!lanes_[lane].exchange->over()) return false;
+        if (!lanes_[lane].exchange->over() || !lanes_[lane].carrier->flushed()) return false;
     return true;
 }
 
-void Driver::look_everywhere() {
-    for (std::size_t lane = 0; lane < used_; ++lane) {
-        const auto& [exchange, sockets] = lanes_[lane];
-        for (std::size_t r = 0; r < sockets.size(); ++r) {
-            if (sockets[r] < 0) continue;
-            exchange->look_for_input(static_cast<int>(r));
-            exchange->look_for_output(static_cast<int>(r));
-        }
+void Driver::look_at(const Lane& lane) {
+    for (std::size_t r = 0; r < lane.carrier->members(); ++r) {
+        if (lane.carrier->socket(r) < 0) continue;
+        lane.exchange->look_for_input(static_cast<int>(r));
+        lane.exchange->look_for_output(static_cast<int>(r));
     }
+}
+
+void Driver::look_everywhere() {
+    for (std::size_t lane = 0; lane < used_; ++lane) look_at(lanes_[lane]);
 }
 
 bool Driver::spin(Clock::time_point start) {
@@ -58,32 +59,44 @@ bool Driver::spin(Clock::time_point start) {
     return false;
 }
 
-// Sleeps until a socket has what is waited for. Returns whether one has, or this was woken.
+// Sleeps until a stream has what is waited for. Returns whether one has, or this was woken.
 bool Driver::sleep(Clock::duration longest) {
     polled_.clear();
     places_.clear();
     for (std::size_t lane = 0; lane < used_; ++lane) {
-        const auto& [exchange, sockets] = lanes_[lane];
-        for (std::size_t r = 0; r < sockets.size(); ++r) {
-            if (sockets[r] < 0) continue;
-            const auto rank = static_cast<int>(r);
-            short events = 0;
-            if (exchange->wants_input(rank)) events |= POLLIN;
-            if (exchange->wants_output(rank)) events |= POLLOUT;
-            if (!events) continue;
-            polled_.push_back({sockets[r], events, 0});
-            places_.emplace_back(exchange, rank);
+        const auto& [exchange, carrier] = lanes_[lane];
+        if (!carrier->arm()) {
+            look_everywhere();
+            return true;
         }
+        for (std::size_t r = 0; r < carrier->members(); ++r) {
+            if (carrier->socket(r) < 0) continue;
+            const auto rank = static_cast<int>(r);
+            const short events =
+                carrier->events(r, exchange->wants_input(rank), exchange->wants_output(rank));
+            if (!events) continue;
+            polled_.push_back({carrier->socket(r), events, 0});
+            places_.emplace_back(&lanes_[lane], rank);
+        }
+        if (carrier->descriptor() < 0) continue;
+        polled_.push_back({carrier->descriptor(), POLLIN, 0});
+        places_.emplace_back(&lanes_[lane], -1);
     }
     polled_.push_back({wake_, POLLIN, 0});
     const auto left = std::chrono::duration_cast<nanoseconds>(longest).count();
     const timespec most{left / 1'000'000'000, left % 1'000'000'000};
     if (::ppoll(polled_.data(), polled_.size(), &most, nullptr) == 0) return false;
     for (std::size_t i = 0; i < places_.size(); ++i) {
-        const auto& [exchange, rank] = places_[i];
+        const auto& [lane, rank] = places_[i];
+        if (!polled_[i].revents) continue;
+        if (rank < 0) {
+            look_at(*lane);
+            continue;
+        }
+        lane->carrier->readable(static_cast<std::size_t>(rank));
         // An error shows in either.
-        if (polled_[i].revents & ~POLLOUT) exchange->look_for_input(rank);
-        if (polled_[i].revents & ~POLLIN) exchange->look_for_output(rank);
+        if (polled_[i].revents & ~POLLOUT) lane->exchange->look_for_input(rank);
+        if (polled_[i].revents & ~POLLIN) lane->exchange->look_for_output(rank);
     }
     return true;
 }

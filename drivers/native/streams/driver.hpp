@@ -1,4 +1,4 @@
-// Moves lanes forward: looks at their sockets, or sleeps until there is something to do.
+// Moves lanes forward: looks at their streams, or sleeps until there is something to do.
 #pragma once
 
 #include <poll.h>
@@ -25,7 +25,7 @@ class Driver {
   public:
     struct Lane {
         Exchange* exchange;
-        std::vector<int> sockets;  // by rank
+        carriers::LaneCarrier* carrier;
     };
 
     // `wake`: an eventfd that ends a wait.
@@ -35,12 +35,13 @@ class Driver {
     void use(std::size_t lanes) { used_ = lanes; }
     bool progress();
     bool over() const;
-    // Waits until a socket has data or room, or the deadline. Returns false at the deadline.
+    // Waits until a stream has data or room, or the deadline. Returns false at the deadline.
     bool wait(Clock::time_point deadline);
 
   private:
     bool spin(Clock::time_point start);
     void look_everywhere();
+    static void look_at(const Lane& lane);
     bool sleep(Clock::duration longest);
 
     const std::vector<Lane> lanes_;
@@ -48,7 +49,7 @@ class Driver {
     WaitCounts& counts_;
     std::size_t used_ = 0;
     std::vector<pollfd> polled_;
-    std::vector<std::pair<Exchange*, int>> places_;  // of their sockets: a lane's rank
+    std::vector<std::pair<const Lane*, int>> places_;  // a lane's rank, or -1 for all of its ranks
     std::chrono::nanoseconds usual_wait_{0};
 };
 

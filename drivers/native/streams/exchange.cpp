@@ -9,17 +9,19 @@
 
 namespace afflux::streams {
 
-Exchange::Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names,
+Exchange::Exchange(int rank, carriers::LaneCarrier& carrier, std::vector<int> names,
                    Begin begin_by_call)
-    : rank_(rank),
+    : carrier_(carrier),
+      rank_(rank),
       ranks_(static_cast<int>(names.size())),
-      members_(static_cast<int>(sockets.size())),
+      members_(static_cast<int>(carrier.members())),
       names_(std::move(names)),
       begin_by_call_(std::move(begin_by_call)),
       flags_(kPieceBlocks) {
     for (int r = 0; r < members_; ++r)
-        peers_.push_back(r == rank ? nullptr
-                                   : std::make_unique<Peer>(sockets[static_cast<std::size_t>(r)]));
+        peers_.push_back(
+            r == rank ? nullptr
+                      : std::make_unique<Peer>(*carrier.stream(static_cast<std::size_t>(r))));
 }
 
 void Exchange::begin(const Layout& layout, const Reduction* reduction, const Terms* terms,
@@ -115,6 +117,12 @@ bool Exchange::wants_output(int rank) const {
 
 bool Exchange::progress() {
     bool moved = false;
+    if (carrier_.progress())
+        for (const auto& each : peers_) {
+            if (!each) continue;
+            each->in.look_again();
+            each->out.look_again();
+        }
     Ranks absent = 0, behind = 0;
     for (int r = 0; r < members_; ++r) {
         if (r == rank_) continue;

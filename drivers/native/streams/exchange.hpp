@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "carriers/carrier.hpp"
 #include "collectives/terms.hpp"
 #include "streams/incoming.hpp"
 #include "streams/landing.hpp"
@@ -31,10 +32,10 @@ class Exchange {
     // Called when an aggregator hears the first call of an operation, to begin it.
     using Begin = std::function<void(const Signature& signature, std::uint32_t operation)>;
 
-    // The sockets by member, without blocking; the own one is -1. They stay the caller's. `names`:
-    // the ranks' numbers in messages. A member beyond the ranks is their aggregator: it owns parts,
-    // and neither calls nor contributes. `begin_by_call`: of the aggregator itself.
-    Exchange(int rank, const std::vector<int>& sockets, std::vector<int> names,
+    // The streams by member; they stay the caller's. `names`: the ranks' numbers in messages. A
+    // member beyond the ranks is their aggregator: it owns parts, and neither calls nor
+    // contributes. `begin_by_call`: of the aggregator itself.
+    Exchange(int rank, carriers::LaneCarrier& carrier, std::vector<int> names,
              Begin begin_by_call = nullptr);
 
     // Begins the operation `operation`, with this lane's part of the layout. `terms` makes those of
@@ -73,7 +74,7 @@ class Exchange {
 
   private:
     struct Peer {
-        explicit Peer(int socket) : in(socket), out(socket) {}
+        explicit Peer(carriers::Stream& stream) : in(stream), out(stream) {}
 
         Incoming in;
         Outgoing out;
@@ -144,6 +145,7 @@ class Exchange {
     std::string name(int rank) const;
     [[noreturn]] void broken(int rank, const char* what) const;
 
+    carriers::LaneCarrier& carrier_;
     const int rank_, ranks_, members_;
     const std::vector<int> names_;
     const Begin begin_by_call_;

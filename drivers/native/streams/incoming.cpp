@@ -1,7 +1,5 @@
 #include "streams/incoming.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -47,12 +45,7 @@ bool Incoming::read() {
                            sizeof head - head_bytes};
         ++count;
     }
-    msghdr message{};
-    message.msg_iov = &vectors_[first_];
-    message.msg_iovlen = count;
-    ssize_t got;
-    do got = ::recvmsg(fd_, &message, MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
+    const ssize_t got = stream_.receive(&vectors_[first_], count);
     if (got <= 0) {
         if (got == 0)
             end_ = "its connection has ended";

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "carriers/carrier.hpp"
 #include "streams/message.hpp"
 
 namespace afflux::streams {
@@ -16,7 +17,7 @@ namespace afflux::streams {
 // the part's turn. The next head comes with the same call of the kernel as a payload's last part.
 class Incoming {
   public:
-    explicit Incoming(int fd) : fd_(fd) {}
+    explicit Incoming(carriers::Stream& stream) : stream_(stream) {}
 
     // Whether the head of the present message is there.
     bool has_head() const { return head_bytes_ == sizeof(Head); }
@@ -46,7 +47,7 @@ class Incoming {
   private:
     static constexpr std::size_t kVectors = 1024;
 
-    const int fd_;
+    carriers::Stream& stream_;
     Head head_{}, next_head_{};
     std::size_t head_bytes_ = 0, next_head_bytes_ = 0;
     std::size_t placed_ = 0;

@@ -1,7 +1,6 @@
 #include "streams/mesh.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "carriers/socket_lane.hpp"
 #include "streams/unacknowledged.hpp"
 
 namespace afflux::streams {
@@ -39,26 +39,32 @@ std::vector<int> ranks_in(Ranks ranks) {
 }  // namespace
 
 Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-           int threads, std::size_t one_hop)
+           int threads, std::size_t one_hop, Carriers carriers)
     : rank_(rank),
       sockets_(all_of(sockets)),
       names_(std::move(names)),
       members_(sockets.empty() ? 0 : sockets[0].size()),
       one_hop_(one_hop),
       process_(getpid()),
-      caller_(ranks()) {
+      caller_(ranks()),
+      carriers_(std::move(carriers)) {
     if (sockets.empty()) throw std::invalid_argument("no streams");
     if ((members_ != names_.size() && members_ != names_.size() + 1) ||
         members_ > arithmetic::kMaxRanks)
         throw std::invalid_argument("not as many sockets as ranks");
+    if (carriers_.empty())
+        for (const auto& lane : sockets)
+            carriers_.push_back(std::make_unique<carriers::SocketLane>(lane));
+    if (carriers_.size() != sockets.size())
+        throw std::invalid_argument("not as many carriers as lanes");
     // Thread n has lanes n, n + threads, …
     const std::size_t count = std::min(sockets.size(), static_cast<std::size_t>(threads));
     std::vector<std::vector<Driver::Lane>> shares(count);
     for (std::size_t lane = 0; lane < sockets.size(); ++lane) {
-        if (sockets[lane].size() != members_)
+        if (carriers_[lane]->members() != members_)
             throw std::invalid_argument("not as many sockets as ranks");
-        lanes_.push_back(std::make_unique<Exchange>(rank, sockets[lane], names_));
-        shares[lane % count].push_back({lanes_.back().get(), sockets[lane]});
+        lanes_.push_back(std::make_unique<Exchange>(rank, *carriers_[lane], names_));
+        shares[lane % count].push_back({lanes_.back().get(), carriers_[lane].get()});
     }
     driver_.emplace(std::move(shares[0]), wake_.fd(), waits_);
     for (std::size_t n = 1; n < count; ++n)
@@ -66,12 +72,17 @@ Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<i
 }
 
 Mesh::~Mesh() {
-    if (getpid() == process_) return;
-    // The threads are those of the parent.
+    if (getpid() == process_) {
+        pause();
+        for (const auto& each : carriers_) each->close();
+        return;
+    }
+    // The threads are those of the parent, and so are the carriers.
     for (auto& each : threads_) {
         each->forget();
         static_cast<void>(each.release());
     }
+    for (auto& each : carriers_) static_cast<void>(each.release());
 }
 
 void Mesh::check_usable() const {
@@ -322,8 +333,7 @@ void Mesh::give_up() {
     pause();
     broken_ = true;
     for (const auto& lane : lanes_) lane->send_failure(failure());
-    for (const int socket : sockets_.all())
-        if (socket >= 0) ::shutdown(socket, SHUT_WR);
+    for (const auto& each : carriers_) each->end();
 }
 
 void Mesh::check_failure() {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "carriers/carrier.hpp"
 #include "collectives/call.hpp"
 #include "collectives/group.hpp"
 #include "streams/driver.hpp"
@@ -41,14 +42,16 @@ class Mesh final : public Group {
   public:
     // 50 us of 10 Gbit/s.
     static constexpr std::size_t kOneHop = std::size_t{64} << 10;
+    using Carriers = std::vector<std::unique_ptr<carriers::LaneCarrier>>;
 
     // The sockets by lane, then by rank: connected streams, without blocking, and -1 for the own
     // one. They are the group's from now on. After those of the ranks there may be one to an
     // aggregator. `names`: the ranks' numbers in messages, in order. There are at most as many
     // threads as lanes. `one_hop`: the same at all ranks, see `takes_one_hop`.
+    // `carriers`: of these lanes, if not the sockets themselves carry them.
     Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-         int threads = 1, std::size_t one_hop = kOneHop);
-    // Closes the sockets, so that operations that wait for the rank fail.
+         int threads = 1, std::size_t one_hop = kOneHop, Carriers carriers = {});
+    // Closes the streams, so that operations that wait for the rank fail.
     ~Mesh() override;
 
     int rank() const override { return rank_; }
@@ -104,6 +107,7 @@ class Mesh final : public Group {
     WaitCounts waits_;
     mutable std::mutex mutex_;  // of begin and advance
     Caller caller_;
+    Carriers carriers_;  // by lane
     std::vector<std::unique_ptr<Exchange>> lanes_;
     std::size_t used_ = 0;  // those that carry the operation in progress, the first ones
     std::optional<Driver> driver_;

@@ -1,7 +1,5 @@
 #include "streams/outgoing.hpp"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -27,12 +25,8 @@ void Outgoing::add(Head head, std::span<const std::byte> front, std::span<const 
 bool Outgoing::flush() {
     bool moved = false;
     while (!empty() && !full_) {
-        msghdr message{};
-        message.msg_iov = &vectors_[first_];
-        message.msg_iovlen = last_ - first_;
-        const ssize_t sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const ssize_t sent = stream_.send(&vectors_[first_], last_ - first_);
         if (sent < 0) {
-            if (errno == EINTR) continue;
             if (errno != EAGAIN && errno != EWOULDBLOCK) error_ = std::strerror(errno);
             full_ = true;
             return moved;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "carriers/carrier.hpp"
 #include "streams/message.hpp"
 
 namespace afflux::streams {
@@ -18,7 +19,7 @@ class Outgoing {
   public:
     static constexpr std::size_t kMessages = 8;
 
-    explicit Outgoing(int fd) : fd_(fd) {}
+    explicit Outgoing(carriers::Stream& stream) : stream_(stream) {}
 
     bool empty() const { return first_ == last_; }
     // Whether a batch that has not begun takes another message, with so many runs of payload.
@@ -43,7 +44,7 @@ class Outgoing {
         std::array<std::byte, kFailureBytes> more;
     };
 
-    const int fd_;
+    carriers::Stream& stream_;
     std::array<Front, kMessages> fronts_;
     std::size_t messages_ = 0, bytes_ = 0;
     std::array<iovec, kVectors> vectors_;

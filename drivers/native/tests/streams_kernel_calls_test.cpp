@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "carriers/socket_lane.hpp"
 #include "streams/incoming.hpp"
 #include "streams/outgoing.hpp"
 #include "tests/streams_ranks.hpp"
@@ -25,7 +26,8 @@ void send(int socket, const void* bytes, std::size_t count) {
 
 void test_incoming() {
     const auto ends = make_streams(2);
-    Incoming in(ends[1][0]);
+    afflux::carriers::SocketStream stream(ends[1][0]);
+    Incoming in(stream);
     CHECK(!in.read());
     const Head head = head_of(100);
     send(ends[0][1], &head, sizeof head);
@@ -50,7 +52,8 @@ void test_incoming() {
 
 void test_outgoing() {
     const auto ends = make_streams(2, 8192);
-    Outgoing out(ends[0][1]);
+    afflux::carriers::SocketStream stream(ends[0][1]);
+    Outgoing out(stream);
     std::vector<std::byte> large(kPieceBytes), taken(kPieceBytes);
     const iovec run{large.data(), large.size()};
     out.add(head_of(0), {}, {&run, 1});

@@ -45,6 +45,7 @@ def build(name: str, bug: Bug | None) -> Path:
         "costs",
         "hosts",
         "streams",
+        "carriers",
         "shared",
         "collectives",
         "worker",
