@@ -4,7 +4,7 @@
 //     streams_collectives_test [first seed] [groups]
 //
 // Some groups have kernels with small buffers, some an aggregator. The same seed makes the same
-// group.
+// group. With STREAMS_UCX=… UCX carries the streams.
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,7 +23,7 @@ void run_group(std::uint64_t seed, std::size_t operations) {
     constexpr int kRanks[] = {1, 2, 2, 3, 4, 5, 8};
     const int ranks = kRanks[random() % 7];
     const int buffer_bytes = random() % 2 ? 0 : 8192;
-    const bool aggregated = random() % 2;
+    const bool aggregated = random() % 2 && !over_ucx();
     std::vector<std::vector<std::vector<int>>> lanes;
     for (std::size_t lane = 0, count = 1 + random() % 3; lane < count; ++lane)
         lanes.push_back(make_streams(ranks + aggregated, buffer_bytes));
@@ -61,5 +61,5 @@ int main(int argc, char** argv) {
     std::printf("%llu groups, %llu operations of aggregators\n",
                 static_cast<unsigned long long>(groups),
                 static_cast<unsigned long long>(aggregated_operations));
-    CHECK(aggregated_operations > 0);
+    CHECK(aggregated_operations > 0 || over_ucx());
 }

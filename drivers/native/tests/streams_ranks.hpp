@@ -1,4 +1,4 @@
-// The streams of a group whose ranks are threads: TCP over loopback.
+// The streams of a group whose ranks are threads: TCP over loopback, or UCX.
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 #include "streams/aggregator.hpp"
 #include "streams/mesh.hpp"
 #include "tests/collectives_ranks.hpp"
+#include "tests/ucx_lanes.hpp"
 
 namespace afflux::tests {
 
@@ -52,7 +53,8 @@ inline std::vector<std::vector<int>> make_streams(int ranks, int buffer_bytes = 
     return all;
 }
 
-// A rank's end. Each of the lanes has what `make_streams` has returned.
+// A rank's end. Each of the lanes has what `make_streams` has returned. Over UCX all ranks make
+// theirs at once.
 inline std::unique_ptr<streams::Mesh> make_mesh(
     const std::vector<std::vector<std::vector<int>>>& lanes, int rank, int threads = 1,
     bool aggregated = false) {
@@ -61,7 +63,9 @@ inline std::unique_ptr<streams::Mesh> make_mesh(
     for (std::size_t r = 0; r < lanes[0].size() - aggregated; ++r)
         names.push_back(static_cast<int>(r));
     for (const auto& lane : lanes) own.push_back(lane[static_cast<std::size_t>(rank)]);
-    return std::make_unique<streams::Mesh>(rank, own, names, threads);
+    auto carriers = over_ucx() ? make_ucx_lanes(own) : streams::Mesh::Carriers{};
+    return std::make_unique<streams::Mesh>(rank, own, names, threads, streams::Mesh::kOneHop,
+                                           std::move(carriers));
 }
 
 // The aggregator of ranks whose lanes have one member more.
