@@ -37,6 +37,9 @@ class LaneCarrier {
     virtual bool progress() { return false; }
     // Whether all that was sent leaves without further calls.
     virtual bool flushed() { return true; }
+    // Waits for that, a second at most, and drops what has not left: afterwards nothing refers to
+    // memory that was given to `send`.
+    virtual void release() {}
 
     // For a wait in `poll`: the socket of a member, -1 for the own one, and its events. Before it
     // `arm` is asked; the wait is in vain if it returns false. `descriptor` is readable when
@@ -48,8 +51,7 @@ class LaneCarrier {
     // The socket has become readable.
     virtual void readable(std::size_t) {}
 
-    // Nothing is sent any more: the members find the end behind all that was. Afterwards nothing
-    // refers to memory that was given to `send`.
+    // After `release` nothing is sent any more: the members find the end behind all that was.
     virtual void end() = 0;
     // Leaves, with what the members still need.
     virtual void close() {}

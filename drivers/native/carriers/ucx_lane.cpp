@@ -118,23 +118,26 @@ bool UcxLane::arm() {
     return ucx_.worker_arm(worker_) == ucx::kOk;
 }
 
-void UcxLane::end() {
-    if (std::exchange(ended_, true)) return;
+void UcxLane::release() {
     const bool all = progress_until(kFlush, [this] {
         bool sending = false;
         for (const auto& each : streams_) sending |= each && each->is_sending();
         return !sending && flushed();
     });
-    for (const auto& each : streams_) {
-        if (!each) continue;
-        each->send_last_word();
-        if (!all && each->is_sending()) each->drop();
-    }
-    if (!all)
-        progress_until(kDrop, [this] {
-            return std::ranges::none_of(streams_,
-                                        [](auto& each) { return each && each->is_sending(); });
-        });
+    if (all) return;
+    for (const auto& each : streams_)
+        if (each && each->is_sending()) each->drop();
+    progress_until(kDrop, [this] {
+        return std::ranges::none_of(streams_,
+                                    [](auto& each) { return each && each->is_sending(); });
+    });
+}
+
+void UcxLane::end() {
+    if (std::exchange(ended_, true)) return;
+    release();
+    for (const auto& each : streams_)
+        if (each) each->send_last_word();
 }
 
 void UcxLane::close() {

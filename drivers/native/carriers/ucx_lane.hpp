@@ -33,6 +33,7 @@ class UcxLane final : public LaneCarrier {
     Stream* stream(std::size_t member) override { return streams_[member].get(); }
     bool progress() override;
     bool flushed() override;
+    void release() override;
     int socket(std::size_t member) const override {
         return streams_[member] ? streams_[member]->socket() : -1;
     }

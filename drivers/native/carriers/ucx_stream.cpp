@@ -65,6 +65,10 @@ ssize_t UcxStream::send(const iovec* vectors, std::size_t count) {
         errno = EAGAIN;
         return -1;
     }
+    if (bytes > kLong && vectors[0].iov_len <= kShort) {
+        few = 1;
+        bytes = vectors[0].iov_len;
+    }
     ucx::RequestParams params{};
     params.op_attr_mask = params.kDatatype;
     params.datatype = params.kIov;

@@ -22,6 +22,9 @@ class UcxStream final : public Stream {
   public:
     using Clock = std::chrono::steady_clock;
     static constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
+    // In front of more bytes than this a short first vector goes alone. It leaves then, whatever
+    // becomes of the rest.
+    static constexpr std::size_t kLong = std::size_t{32} << 10, kShort = std::size_t{1} << 10;
 
     // The socket stays the caller's.
     UcxStream(const UcxLibrary& ucx, int socket) : ucx_(ucx), socket_(socket) {}

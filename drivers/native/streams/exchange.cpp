@@ -39,7 +39,7 @@ void Exchange::begin(const Layout& layout, const Reduction* reduction, const Ter
         if (!each) continue;
         each->in.look_again();
         each->called = false;
-        each->call_queued = is_aggregator();
+        each->call_queued = each->call_sent = is_aggregator();
         each->contributions = each->results = 0;
         each->contributions_queued = each->contributions_sent = 0;
         each->results_queued = each->results_sent = 0;
@@ -84,9 +84,8 @@ std::size_t Exchange::results_to(int rank) const {
 
 // An aggregator need not hear of a disagreement.
 bool Exchange::calls_sent() const {
-    return std::all_of(peers_.begin(), peers_.begin() + ranks_, [](const auto& each) {
-        return !each || (each->call_queued && each->out.empty());
-    });
+    return std::all_of(peers_.begin(), peers_.begin() + ranks_,
+                       [](const auto& each) { return !each || each->call_sent; });
 }
 
 bool Exchange::all_ended() const {

@@ -78,7 +78,7 @@ class Exchange {
 
         Incoming in;
         Outgoing out;
-        bool called = false, call_queued = false;
+        bool called = false, call_queued = false, call_sent = false;
         bool placed = false;  // of the present message, its last part
         bool bitmap_is_next = false;
         Signature signature{};

@@ -24,6 +24,8 @@ bool Exchange::send(int rank) {
         if (to.out.empty()) compose(rank);
         if (to.out.empty()) break;
         moved |= to.out.flush();
+        // It is the first message of its batch.
+        to.call_sent |= to.call_queued && (to.out.empty() || to.out.begun());
         if (!to.out.empty()) break;
         to.contributions_sent = to.contributions_queued;
         to.results_sent = to.results_queued;

@@ -166,6 +166,7 @@ bool Mesh::advance(nanoseconds timeout, std::uint64_t operation) {
     } catch (const Disagreement& error) {
         // All notice, as all compare the same calls.
         pause();
+        for (const auto& each : carriers_) each->release();
         broken_ = true;
         set_failure(error.what());
         throw;

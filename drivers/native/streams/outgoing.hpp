@@ -22,6 +22,8 @@ class Outgoing {
     explicit Outgoing(carriers::Stream& stream) : stream_(stream) {}
 
     bool empty() const { return first_ == last_; }
+    // Whether the first message of the batch has left, but for its runs.
+    bool begun() const { return first_ != 0; }
     // Whether a batch that has not begun takes another message, with so many runs of payload.
     bool takes(std::size_t runs) const;
     // Adds a message, unless the batch has begun. `front` is copied, `runs` stay where they are
