@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from afflux_drivers import _native
 from afflux_drivers.collectives.worker import GroupWorker
@@ -34,6 +35,7 @@ class HostsWorker(GroupWorker):
         one_hop: As for `StreamsWorker`.
         rounds: Whether each host rounds its sums of floats.
         aggregator: As for `StreamsWorker`.
+        ucx: As for `StreamsWorker`.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class HostsWorker(GroupWorker):
         one_hop: int,
         rounds: bool,
         aggregator: str = "",
+        ucx: _native.UcxLanes | None = None,
     ) -> None:
         host = next(number for number, ranks in enumerate(hosts) if rank in ranks)
         descriptors = [
@@ -61,14 +64,16 @@ class HostsWorker(GroupWorker):
             threads,
             rounds,
             one_hop,
+            ucx,
         )
         self._threads = threads
+        self._carrier = "tcp" if ucx is None else "ucx"
         ranks = range(sum(map(len, hosts)))
         super().__init__(self._hosts, rank, ranks, "memory and streams", aggregator)
 
-    def statistics(self) -> dict[str, int]:
-        """Return counts since the worker was made. Any thread."""
-        return {"threads": self._threads, **self._hosts.statistics()}
+    def statistics(self) -> dict[str, Any]:
+        """Return counts since the worker was made, and what carries the streams. Any thread."""
+        return {"threads": self._threads, "carrier": self._carrier, **self._hosts.statistics()}
 
     def close(self) -> None:
         """Leave the group, and the host's memory."""

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from afflux_drivers import _native
 from afflux_drivers.collectives.worker import GroupWorker
@@ -21,6 +22,7 @@ class StreamsWorker(GroupWorker):
             hop; the same at all ranks.
         aggregator: Host and port of the aggregator to which the last socket of each lane leads;
             empty if there is none.
+        ucx: The lanes as UCX carries them, which belong to the worker from now on; None if TCP does.
     """
 
     def __init__(
@@ -30,15 +32,17 @@ class StreamsWorker(GroupWorker):
         threads: int = 1,
         one_hop: int = 64 << 10,
         aggregator: str = "",
+        ucx: _native.UcxLanes | None = None,
     ) -> None:
         names = list(range(len(lanes[0]) - bool(aggregator)))
         descriptors = [
             [-1 if each is None else each.detach() for each in streams] for streams in lanes
         ]
-        self._mesh = _native.StreamsGroup(rank, descriptors, names, threads, one_hop)
+        self._mesh = _native.StreamsGroup(rank, descriptors, names, threads, one_hop, ucx)
         self._threads = threads
+        self._carrier = "tcp" if ucx is None else "ucx"
         super().__init__(self._mesh, rank, names, "streams", aggregator)
 
-    def statistics(self) -> dict[str, int]:
-        """Return counts since the worker was made. Any thread."""
-        return {"threads": self._threads, **self._mesh.statistics()}
+    def statistics(self) -> dict[str, Any]:
+        """Return counts since the worker was made, and what carries the streams. Any thread."""
+        return {"threads": self._threads, "carrier": self._carrier, **self._mesh.statistics()}

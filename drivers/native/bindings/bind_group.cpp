@@ -120,7 +120,11 @@ std::vector<int> GroupHandle::dead() const {
 }
 
 void GroupHandle::close() {
-    handle_->close();
+    {
+        // A carrier may wait for peers to take what was sent.
+        const nb::gil_scoped_release no_python;
+        handle_->close();
+    }
     array_ = nb::object();
 }
 

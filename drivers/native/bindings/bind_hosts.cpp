@@ -9,6 +9,7 @@
 
 #include "bindings/group_handle.hpp"
 #include "bindings/parts.hpp"
+#include "bindings/ucx_lanes.hpp"
 #include "hosts/group.hpp"
 
 namespace nb = nanobind;
@@ -21,9 +22,9 @@ class HostsGroup final : public GroupHandle {
   public:
     HostsGroup(std::vector<std::vector<int>> hosts, int host, int index, GroupHandle* memory,
                const std::vector<std::vector<int>>& sockets, int threads, bool rounds,
-               std::size_t one_hop)
-        : GroupHandle(
-              made({std::move(hosts), host, index}, memory, sockets, threads, rounds, one_hop)) {}
+               std::size_t one_hop, UcxLanes* carriers)
+        : GroupHandle(made({std::move(hosts), host, index}, memory, sockets, threads, rounds,
+                           one_hop, carriers)) {}
 
     nb::dict statistics() const {
         const auto group = std::static_pointer_cast<hosts::Group>(open());
@@ -43,14 +44,15 @@ class HostsGroup final : public GroupHandle {
   private:
     static std::shared_ptr<hosts::Group> made(hosts::Places places, GroupHandle* memory,
                                               const std::vector<std::vector<int>>& sockets,
-                                              int threads, bool rounds, std::size_t one_hop) {
+                                              int threads, bool rounds, std::size_t one_hop,
+                                              UcxLanes* carriers) {
         std::unique_ptr<streams::Mesh> rail;
         if (!sockets.empty()) {
             std::vector<int> names;
             for (const auto& ranks : places.hosts)
                 names.push_back(ranks[static_cast<std::size_t>(places.index)]);
             rail = std::make_unique<streams::Mesh>(places.host, sockets, std::move(names), threads,
-                                                   one_hop);
+                                                   one_hop, carriers_of(carriers));
         }
         auto local = memory ? std::dynamic_pointer_cast<shared::Group>(memory->group()) : nullptr;
         return std::make_shared<hosts::Group>(std::move(places), std::move(local), std::move(rail),
@@ -68,11 +70,11 @@ void bind_hosts(nb::module_& module) {
         "`memory` is the SharedGroup of its host's ranks, None if it is alone there. The first\n"
         "ranks of each host, as many as the smallest host has, have streams to those of the same\n"
         "index: `sockets` by lane and host, as for StreamsGroup; empty at other ranks. `rounds`:\n"
-        "each host rounds its sums; `one_hop`: as for StreamsGroup.")
+        "each host rounds its sums; `one_hop` and `carriers`: as for StreamsGroup.")
         .def(nb::init<std::vector<std::vector<int>>, int, int, GroupHandle*,
-                      const std::vector<std::vector<int>>&, int, bool, std::size_t>(),
+                      const std::vector<std::vector<int>>&, int, bool, std::size_t, UcxLanes*>(),
              "hosts"_a, "host"_a, "index"_a, "memory"_a.none(), "sockets"_a, "threads"_a,
-             "rounds"_a, "one_hop"_a = streams::Mesh::kOneHop)
+             "rounds"_a, "one_hop"_a = streams::Mesh::kOneHop, "carriers"_a.none() = nb::none())
         .def("statistics", &HostsGroup::statistics);
 }
 

@@ -11,6 +11,7 @@
 
 #include "bindings/group_handle.hpp"
 #include "bindings/parts.hpp"
+#include "bindings/ucx_lanes.hpp"
 #include "streams/aggregator.hpp"
 #include "streams/mesh.hpp"
 
@@ -25,8 +26,9 @@ using streams::Mesh;
 class StreamsGroup final : public GroupHandle {
   public:
     StreamsGroup(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-                 int threads, std::size_t one_hop)
-        : GroupHandle(std::make_shared<Mesh>(rank, sockets, std::move(names), threads, one_hop)) {}
+                 int threads, std::size_t one_hop, UcxLanes* carriers)
+        : GroupHandle(std::make_shared<Mesh>(rank, sockets, std::move(names), threads, one_hop,
+                                             carriers_of(carriers))) {}
 
     nb::dict statistics() const {
         const streams::Statistics s = static_cast<const Mesh&>(*open()).statistics();
@@ -71,10 +73,13 @@ void bind_streams(nb::module_& module) {
         "Takes over the sockets, by lane and then by rank, -1 for the own one: connected, and\n"
         "without blocking. Nobody else may close them. After those of the ranks there may be one\n"
         "to an aggregator. So many threads move the lanes. All-reduces for\n"
-        "which each rank sends at most `one_hop` bytes more by it take one hop.")
-        .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int,
-                      std::size_t>(),
-             "rank"_a, "sockets"_a, "names"_a, "threads"_a, "one_hop"_a = Mesh::kOneHop)
+        "which each rank sends at most `one_hop` bytes more by it take one hop. `carriers`: of "
+        "the\n"
+        "lanes, if not the sockets themselves carry them.")
+        .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int, std::size_t,
+                      UcxLanes*>(),
+             "rank"_a, "sockets"_a, "names"_a, "threads"_a, "one_hop"_a = Mesh::kOneHop,
+             "carriers"_a.none() = nb::none())
         .def("statistics", &StreamsGroup::statistics);
     nb::class_<StreamsAggregator>(
         module, "StreamsAggregator",

@@ -25,6 +25,7 @@ NB_MODULE(_native, module) {
     bind_exit(module);
     bind_engine(module);
     bind_aggregator(module);
+    bind_carriers(module);
     bind_errors(module);
     bind_session(module);
     bind_dialogues(module);

@@ -6,6 +6,7 @@
 namespace afflux::bindings {
 
 void bind_aggregator(nanobind::module_& module);
+void bind_carriers(nanobind::module_& module);
 void bind_group(nanobind::module_& module);
 void bind_hosts(nanobind::module_& module);
 void bind_instruction_sets(nanobind::module_& module);

@@ -71,7 +71,19 @@ bool UcxLane::progress() {
     // Not for ever: what came is to be taken, too.
     int n = 0;
     while (n < kBurst && ucx_.worker_progress(worker_)) ++n;
-    return n != 0;
+    if (!end_waits()) return n != 0;
+    // A member that has ended may have done so because of another one, whose end is the reason.
+    for (const auto& each : streams_) {
+        if (!each) continue;
+        each->read_words();
+        each->announce_end();
+    }
+    return true;
+}
+
+bool UcxLane::end_waits() const {
+    return std::ranges::any_of(streams_,
+                               [](const auto& each) { return each && each->end_waits(); });
 }
 
 template <typename Done>
@@ -112,7 +124,7 @@ short UcxLane::events(std::size_t member, bool, bool) const {
 }
 
 bool UcxLane::arm() {
-    if (ucx_.worker_progress(worker_)) return false;
+    if (ucx_.worker_progress(worker_) || end_waits()) return false;
     for (const auto& each : streams_)
         if (each && each->expects_more()) return false;
     return ucx_.worker_arm(worker_) == ucx::kOk;

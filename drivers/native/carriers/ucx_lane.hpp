@@ -45,6 +45,7 @@ class UcxLane final : public LaneCarrier {
     void close() override;
 
   private:
+    bool end_waits() const;
     template <typename Done>
     bool progress_until(UcxStream::Clock::duration longest, const Done& done);
 

@@ -45,7 +45,8 @@ ssize_t UcxStream::send(const iovec* vectors, std::size_t count) {
         return -1;
     }
     if (failed_) {
-        errno = ECONNRESET;
+        end_found_ = true;
+        errno = end_announced_ ? ECONNRESET : EAGAIN;
         return -1;
     }
     if (request_bytes_) return static_cast<ssize_t>(std::exchange(request_bytes_, 0));
@@ -75,8 +76,8 @@ ssize_t UcxStream::send(const iovec* vectors, std::size_t count) {
     void* const given = ucx_.stream_send_nbx(endpoint_, vectors, few, &params);
     const ucx::Status status = ucx::status_of(given);
     if (status < 0) {
-        failed_ = true;
-        errno = ECONNRESET;
+        failed_ = end_found_ = true;
+        errno = EAGAIN;
         return -1;
     }
     sent_ += bytes;
@@ -122,15 +123,12 @@ ssize_t UcxStream::receive(const iovec* vectors, std::size_t count) {
             acknowledge();
         return static_cast<ssize_t>(got);
     }
-    if (failed_) {
-        // A member that has ended said so over TCP.
-        read_words();
-        errno = ECONNRESET;
-        return connection_ended_ ? 0 : -1;
-    }
-    if (connection_ended_ && !expects_more()) return 0;
     errno = EAGAIN;
-    return -1;
+    if (!failed_ && (!connection_ended_ || expects_more())) return -1;
+    end_found_ = true;
+    if (!end_announced_) return -1;
+    errno = ECONNRESET;
+    return connection_ended_ ? 0 : -1;
 }
 
 bool UcxStream::expects_more() const {

@@ -37,6 +37,10 @@ class UcxStream final : public Stream {
 
     int socket() const { return socket_; }
     void read_words();
+    // Whether a call has found the end. It is returned only after `announce_end`, so that a lane
+    // looks at the other streams before.
+    bool end_waits() const { return end_found_ && !end_announced_; }
+    void announce_end() { end_announced_ = failed_ || connection_ended_; }
     // Whether the TCP connection has ended, in the direction from the member.
     bool connection_ended() const { return connection_ended_; }
     // It has, but bytes that were sent before may still come.
@@ -62,7 +66,7 @@ class UcxStream final : public Stream {
     const UcxLibrary& ucx_;
     const int socket_;
     void* endpoint_ = nullptr;
-    bool failed_ = false;
+    bool failed_ = false, end_found_ = false, end_announced_ = false;
     // Sending: a request of so many bytes, and what has left before it or with it.
     void* request_ = nullptr;
     std::size_t request_bytes_ = 0;

@@ -89,11 +89,12 @@ bool Driver::sleep(Clock::duration longest) {
     for (std::size_t i = 0; i < places_.size(); ++i) {
         const auto& [lane, rank] = places_[i];
         if (!polled_[i].revents) continue;
-        if (rank < 0) {
+        if (rank >= 0) lane->carrier->readable(static_cast<std::size_t>(rank));
+        if (lane->carrier->descriptor() >= 0) {
+            // What has come, or ended, may be of any rank.
             look_at(*lane);
             continue;
         }
-        lane->carrier->readable(static_cast<std::size_t>(rank));
         // An error shows in either.
         if (polled_[i].revents & ~POLLOUT) lane->exchange->look_for_input(rank);
         if (polled_[i].revents & ~POLLIN) lane->exchange->look_for_output(rank);

@@ -190,10 +190,16 @@ class StreamsPlan(NamedTuple):
             )  # fmt: skip
             where = authority(url.host, url.port) if url.host else ""
             if not units.by_host:
-                alone = StreamsWorker(forming.rank, *streams, where)
+                alone = StreamsWorker(
+                    forming.rank, streams.lanes, streams.threads, streams.one_hop, where,
+                    streams.ucx,
+                )  # fmt: skip
                 return StreamsReducer(alone, url, topology)
             rounds = forming.settings.rounding == "host"
-            worker = HostsWorker(forming.rank, units.all, units.shared, *streams, rounds, where)
+            worker = HostsWorker(
+                forming.rank, units.all, units.shared, streams.lanes, streams.threads,
+                streams.one_hop, rounds, where, streams.ucx,
+            )  # fmt: skip
             return StreamsReducer(worker, url, topology)
         except BaseException:
             units.close()

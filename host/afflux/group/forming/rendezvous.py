@@ -175,7 +175,8 @@ def _make(forming: Forming, unshared: str) -> Reducer[Any]:
             exchange.report(error, stays=False)
             raise
         try:
-            may_fall = settings.aggregator.scheme == "auto"
+            # Who asks for UCX does not want Gloo.
+            may_fall = settings.aggregator.scheme == "auto" and settings.carrier != "ucx"
             # A rank may be connecting in vain, in one network after the other.
             networks = len(settings.interface or ("",))
             patience_s = settings.connect_timeout_s * networks + _LATE_S
@@ -212,6 +213,7 @@ def _introduction(settings: Settings, adapter: str) -> Introduction:
         _lanes(settings),
         adapter=adapter,
         rounding=settings.rounding,
+        carrier=settings.carrier,
     )
 
 

@@ -3,6 +3,7 @@
     all   open a port at each interface, publish where they listen              port/<r>
     all   connect with each other in each network, proving that they know the
           group's secret, and publish why they could not                        streams/<r>
+    all   let UCX carry the streams, if they all can          ucx/<r>, endpoints/<r>
     all   connect with the aggregator, if there is one                          aggregator/<r>
 
 The first interfaces of all ranks make a *network*, the second ones another, and so on. A network
@@ -16,11 +17,13 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from afflux.group.forming.carrier import Lacks, connect_ucx, lacks, takes_ucx
 from afflux.group.forming.one_hop import one_hop_bytes
 from afflux.group.settings.host_address import address_among, address_of_interface, own_address
 from afflux.group.settings.thread_count import thread_count
 from afflux.group.settings.variables import Settings
 from afflux.group.store.exchange import Exchange, RendezvousError, StepFailed
+from afflux_drivers import _native
 from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.errors import AffluxError, RanksMissing
 from afflux_drivers.streams.connecting import connect_aggregator, connect_mesh
@@ -62,11 +65,13 @@ class Streams(NamedTuple):
             empty for a rank that is in no mesh.
         threads: How many there are to be.
         one_hop: How many bytes more may be sent to save a hop; the same at all ranks.
+        ucx: The lanes as UCX carries them; None if TCP does.
     """
 
     lanes: list[list[socket.socket | None]]
     threads: int
     one_hop: int
+    ucx: _native.UcxLanes | None = None
 
 
 class Aggregator(NamedTuple):
@@ -122,10 +127,13 @@ def join_streams(
     """
     joining = _Joining(exchange, rank, group, settings)
     try:
-        joining.join()
+        joining.join(aggregator is not None)
         if aggregator is not None:
             joining.join_aggregator(aggregator)
-        return Streams(joining.taken(), joining.threads, joining.one_hop)
+        lanes = joining.lanes()
+        ucx = joining.join_ucx(lanes) if joining.takes_ucx else None
+        joining.hand_over()
+        return Streams(lanes, joining.threads, joining.one_hop, ucx)
     finally:
         joining.close()
 
@@ -147,9 +155,10 @@ class _Joining:
         self._to_aggregator: list[socket.socket] = []
         self.threads = 1
         self.one_hop = 0
+        self.takes_ucx = False
 
-    def join(self) -> None:
-        """Connect with the other ranks."""
+    def join(self, aggregated: bool) -> None:
+        """Connect with the other ranks, and choose what carries the streams."""
         members, patience_s = self._members, self._settings.connect_timeout_s
         published = self._exchange.share("port", members, self._listen, patience_s)
         self._ports = {
@@ -157,6 +166,11 @@ class _Joining:
             for rank, found in zip(members, published, strict=True)
         }
         self.threads = min(found["threads"] for found in published)
+        ranks = {
+            rank: Lacks(*found.get("lacks", ()))
+            for rank, found in zip(members, published, strict=True)
+        }
+        self.takes_ucx = takes_ucx(self._settings.carrier, ranks, aggregated)
         networks = range(max(map(len, self._ports.values())))
         reasons = {number: why for number in networks if (why := self._incomplete(number))}
 
@@ -219,9 +233,16 @@ class _Joining:
             "aggregator", self._members, connect, self._settings.connect_timeout_s + _PATIENCE_S
         )
 
-    def taken(self) -> list[list[socket.socket | None]]:
-        """Return the streams, which are the caller's from now on."""
-        lanes = [self._streams.pop(number) for number in self._used]
+    def join_ucx(self, lanes: list[list[socket.socket | None]]) -> _native.UcxLanes | None:
+        """Let UCX carry these lanes. Collective."""
+        patience_s = self._settings.connect_timeout_s + _PATIENCE_S
+        return connect_ucx(
+            self._exchange, self._rank, self._members, self._mesh, lanes, patience_s
+        )
+
+    def lanes(self) -> list[list[socket.socket | None]]:
+        """Return the sockets by lane."""
+        lanes = [self._streams[number] for number in self._used]
         by_lane = [
             [each[link] if each else None for each in lane]
             for link in range(self.threads)
@@ -229,8 +250,13 @@ class _Joining:
         ]
         for lane, last in zip(by_lane, self._to_aggregator, strict=False):
             lane.append(last)
-        self._to_aggregator = []
         return by_lane
+
+    def hand_over(self) -> None:
+        """Leave the sockets that are used to the caller."""
+        self._to_aggregator = []
+        for number in self._used:
+            del self._streams[number]
 
     def close(self) -> None:
         """Close what no worker has."""
@@ -267,7 +293,7 @@ class _Joining:
             here = next(ranks for ranks in self._group.hosts if self._rank in ranks)
             address = next(port.host for port in ports if port.host)
             threads = thread_count(address, len(here))
-        return {"ports": ports, "threads": threads}
+        return {"ports": ports, "threads": threads, "lacks": lacks(self._settings)}
 
     def _find_address(self) -> str:
         """Return the address of this host that others reach, where no interface is named."""

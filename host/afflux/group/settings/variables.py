@@ -7,6 +7,7 @@
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_ROUNDING | exact or host, exact | with host, a host with several ranks rounds their sum before it sends it, in fewer bytes, and the sum of the hosts is rounded once more: what bits come then depends on which ranks share a host (`docs/accuracy.md`) |
 | AFFLUX_THREADS | 1-16 or auto, auto | threads of a rank that move data between hosts, where these sum over streams, each with connections of its own; the least of all ranks counts; auto: one for each 10 Gbit/s of the interface, if the rank has as many processors |
+| AFFLUX_CARRIER | tcp, ucx or auto, auto | what carries the streams between hosts: TCP connections, or UCX, which uses RDMA where there are devices; ucx is an error where a rank lacks it, and UCX's own variables, as UCX_TLS and UCX_NET_DEVICES, choose its transports; auto is ucx if each rank has an RDMA device and a UCX library for it, else tcp (`docs/streams.md`) |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it, or to connect with the other ranks |
@@ -25,7 +26,7 @@
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 
-All ranks of a group must agree on AFFLUX_ROUNDING, and on AFFLUX_AGGREGATOR, or, where each has a parent, on the parent. An AFFLUX_ variable that is not in this table
+All ranks of a group must agree on AFFLUX_ROUNDING, on AFFLUX_CARRIER, and on AFFLUX_AGGREGATOR, or, where each has a parent, on the parent. An AFFLUX_ variable that is not in this table
 is reported with a warning: it is a spelling mistake or of another version.
 """  # noqa: E501 - a table row is one line
 
@@ -65,6 +66,7 @@ class Settings:
     interface: tuple[str, ...] | None = None
     require: bool = False
     rounding: str = "exact"
+    carrier: str = "auto"
     threads: int | None = None
     peer_timeout_s: float = 5.0
     lease_s: int = 60
@@ -187,6 +189,12 @@ def _rounding(text: str) -> str:
     return text
 
 
+def _carrier(text: str) -> str:
+    if text not in ("tcp", "ucx", "auto"):
+        raise ValueError("must be tcp, ucx or auto")
+    return text
+
+
 BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 """Variables that the simulation reads by itself, wherever it is built."""
 
@@ -196,6 +204,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_REQUIRE": ("require", _switch),
     "AFFLUX_ROUNDING": ("rounding", _rounding),
     "AFFLUX_THREADS": ("threads", _threads),
+    "AFFLUX_CARRIER": ("carrier", _carrier),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),

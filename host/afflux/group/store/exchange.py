@@ -44,6 +44,8 @@ _STEPS = {
     "way": "find its way to the board",
     "port": "open a port for the other ranks",
     "streams": "connect with the others",
+    "ucx": "make UCX ready",
+    "endpoints": "connect with the others over UCX",
     "memory": "make memory for the ranks of its host",
     "shared": "share memory with the ranks of its host",
     "job": "get a job of the aggregator",

@@ -37,6 +37,7 @@ class Introduction:
         error: Why it cannot take part; empty if it can.
         adapter: Its `Membership.adapter`.
         rounding: Its AFFLUX_ROUNDING.
+        carrier: Its AFFLUX_CARRIER.
     """
 
     url: AggregatorUrl
@@ -45,6 +46,7 @@ class Introduction:
     error: str = ""
     adapter: str = NATIVE
     rounding: str = "exact"
+    carrier: str = "auto"
 
     def to_fields(self) -> dict[str, Any]:
         """Return what goes into the store."""
@@ -54,6 +56,7 @@ class Introduction:
             "lanes": self.lanes,
             "adapter": self.adapter,
             "rounding": self.rounding,
+            "carrier": self.carrier,
         }
         return {**fields, "error": self.error} if self.error else fields
 
@@ -62,8 +65,8 @@ class Introduction:
         """Read back what `to_fields` returned."""
         url = AggregatorUrl.parse(fields["url"])
         error, adapter = fields.get("error", ""), fields.get("adapter", NATIVE)
-        rounding = fields.get("rounding", "exact")
-        return cls(url, fields["host"], fields["lanes"], error, adapter, rounding)
+        rounding, carrier = fields.get("rounding", "exact"), fields.get("carrier", "auto")
+        return cls(url, fields["host"], fields["lanes"], error, adapter, rounding, carrier)
 
     def goes_with(self, other: "Introduction") -> bool:
         """Return whether the two ranks' adapters can be in one group.
@@ -78,7 +81,7 @@ def check_agreement(everyone: list[Introduction]) -> None:
 
     Raises:
         RendezvousError: One cannot take part, their adapters do not go together, or they name
-            different aggregators or roundings.
+            different aggregators, roundings or carriers.
     """
     errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(everyone) if each.error]
     if errors:
@@ -96,9 +99,12 @@ def check_agreement(everyone: list[Introduction]) -> None:
     tree = all(each.url.parent for each in everyone)
     if len({each.url.parent if tree else each.url for each in everyone}) > 1:
         raise _disagreement("AFFLUX_AGGREGATOR", [each.url for each in everyone])
-    roundings = [each.rounding for each in everyone]
-    if len(set(roundings)) > 1:
-        raise _disagreement("AFFLUX_ROUNDING", roundings)
+    for variable, values in (
+        ("AFFLUX_ROUNDING", [each.rounding for each in everyone]),
+        ("AFFLUX_CARRIER", [each.carrier for each in everyone]),
+    ):
+        if len(set(values)) > 1:
+            raise _disagreement(variable, values)
 
 
 def _disagreement(variable: str, values: Sequence[object]) -> RendezvousError:
