@@ -13,7 +13,7 @@ import afflux
 from afflux.group.forming.carrier import Lacks, lacks, takes_ucx
 from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.exchange import StepFailed
-from tests.host.test_streams import everything
+from tests.support.host.all_reduces import LARGE, digest, drawn, reductions, together
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
 
@@ -23,6 +23,21 @@ OVER_TCP = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_CARRIER": "tcp"}
 needs_ucx = pytest.mark.skipif(
     importlib.util.find_spec("libucx") is None, reason="the package libucx is not installed"
 )
+
+
+def everything(rank, size):
+    found = reductions(rank, None) | together(rank, size, None)
+    for count in (0, 1, 777, LARGE // 4):
+        whole = drawn((size * count,), torch.float32, rank, 32)
+        own = torch.empty(count)
+        dist.reduce_scatter_tensor(own, whole)
+        parts = [torch.empty_like(own) for _ in range(size)]
+        dist.all_gather(parts, own)
+        found[f"parts {count}"] = digest(*parts)
+        for root in range(size):
+            dist.broadcast(whole, root)
+            found[f"broadcast {count} {root}"] = digest(whole)
+    return found, afflux.statistics()
 
 
 @needs_ucx
@@ -112,7 +127,7 @@ def test_ranks_must_agree():
 
 @pytest.mark.parametrize("text", ["", "rdma", "TCP"])
 def test_other_carriers_are_refused(text):
-    with pytest.raises(SettingsError, match="AFFLUX_CARRIER=.*must be tcp, ucx or auto"):
+    with pytest.raises(SettingsError, match=r"AFFLUX_CARRIER=.*must be tcp, ucx or auto"):
         Settings.from_environment({"AFFLUX_CARRIER": text})
 
 

@@ -22,7 +22,7 @@ class StreamsWorker(GroupWorker):
             hop; the same at all ranks.
         aggregator: Host and port of the aggregator to which the last socket of each lane leads;
             empty if there is none.
-        ucx: The lanes as UCX carries them, which belong to the worker from now on; None if TCP does.
+        ucx: The lanes as UCX carries them, the worker's from now on; None if TCP does.
     """
 
     def __init__(

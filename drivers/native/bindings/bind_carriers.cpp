@@ -1,4 +1,4 @@
-// What carries streams, for Python.
+// The carriers of streams, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

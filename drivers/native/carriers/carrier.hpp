@@ -1,4 +1,4 @@
-// What carries the streams of a lane: bytes to each member and from it, in order.
+// The carrier of a lane's streams: bytes to each member and from it, in order.
 #pragma once
 
 #include <poll.h>

@@ -1,4 +1,4 @@
-// What this project uses of the binary interface of UCX's libucp, version 1.12 and later.
+// The part that this project uses of the binary interface of UCX's libucp, version 1.12 and later.
 //
 // The library is opened when it is asked for, so a build needs no header of it, and every build can
 // use it. Names and values are those of ucp/api/ucp.h; carriers_ucx_abi_test compares them with it

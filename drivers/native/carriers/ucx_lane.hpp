@@ -23,7 +23,7 @@ class UcxLane final : public LaneCarrier {
     UcxLane(const UcxLane&) = delete;
     UcxLane& operator=(const UcxLane&) = delete;
 
-    // What the members need to connect with this lane.
+    // With this the members connect with this lane.
     std::vector<std::byte> address() const;
     // Takes a member's address. The connection is made with the first bytes. Throws
     // std::runtime_error, if there is no transport to it, too.

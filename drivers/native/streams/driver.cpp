@@ -91,7 +91,7 @@ bool Driver::sleep(Clock::duration longest) {
         if (!polled_[i].revents) continue;
         if (rank >= 0) lane->carrier->readable(static_cast<std::size_t>(rank));
         if (lane->carrier->descriptor() >= 0) {
-            // What has come, or ended, may be of any rank.
+            // Any rank may have sent something, or ended.
             look_at(*lane);
             continue;
         }

@@ -1,4 +1,4 @@
-// What this project declares of UCX is what its header says, where that is installed.
+// The project's declarations of UCX are those of its header, where that is installed.
 #include <cstdio>
 
 #include "carriers/ucx_abi.hpp"

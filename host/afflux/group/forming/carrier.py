@@ -1,7 +1,8 @@
-"""What carries a group's streams: their TCP connections, or UCX.
+"""The carrier of a group's streams: their TCP connections, or UCX.
 
-Every rank publishes what keeps it from UCX, and all make the same choice of that. Then each makes
-its lanes ready and publishes their addresses (ucx/<r>), and connects with the others (endpoints/<r>).
+Every rank publishes the reasons that keep it from UCX, and all make the same choice by them. Then
+each makes its lanes ready and publishes their addresses (ucx/<r>), and connects with the others
+(endpoints/<r>).
 """
 
 import logging
@@ -20,7 +21,7 @@ _log = logging.getLogger("afflux")
 
 
 class Lacks(NamedTuple):
-    """What a rank lacks, in words; empty if nothing.
+    """The parts that a rank lacks, in words; empty if none.
 
     Attributes:
         ucx: To use UCX.
@@ -32,7 +33,7 @@ class Lacks(NamedTuple):
 
 
 def lacks(settings: Settings) -> Lacks:
-    """Return what this rank lacks. Without need, no library is opened."""
+    """Return the own lacks. Without need, no library is opened."""
     if settings.carrier == "tcp":
         return Lacks("AFFLUX_CARRIER=tcp", "AFFLUX_CARRIER=tcp")
     no_device = "" if rdma_devices() else "the host has no RDMA device"
@@ -51,7 +52,7 @@ def takes_ucx(carrier: str, ranks: Mapping[int, Lacks], aggregator: bool) -> boo
 
     Args:
         carrier: AFFLUX_CARRIER, on which the ranks agree.
-        ranks: What each rank lacks.
+        ranks: Their lacks.
         aggregator: Whether there is an aggregator of streams, to which there is only TCP.
 
     Raises:

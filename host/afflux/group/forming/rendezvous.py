@@ -175,7 +175,7 @@ def _make(forming: Forming, unshared: str) -> Reducer[Any]:
             exchange.report(error, stays=False)
             raise
         try:
-            # Who asks for UCX does not want Gloo.
+            # A user that asks for UCX does not want Gloo.
             may_fall = settings.aggregator.scheme == "auto" and settings.carrier != "ucx"
             # A rank may be connecting in vain, in one network after the other.
             networks = len(settings.interface or ("",))

@@ -37,6 +37,8 @@ _log = logging.getLogger("afflux")
 _PATIENCE_S = 10.0
 """A rank may have tried all networks in vain before it says so."""
 
+_SILENT = Lacks("it does not say that it has UCX", "it does not say that it has RDMA")
+
 
 class StreamsGroup(NamedTuple):
     """A group with streams, as all of its ranks know it.
@@ -167,7 +169,7 @@ class _Joining:
         }
         self.threads = min(found["threads"] for found in published)
         ranks = {
-            rank: Lacks(*found.get("lacks", ()))
+            rank: Lacks(*found["lacks"]) if "lacks" in found else _SILENT
             for rank, found in zip(members, published, strict=True)
         }
         self.takes_ucx = takes_ucx(self._settings.carrier, ranks, aggregated)
@@ -236,9 +238,7 @@ class _Joining:
     def join_ucx(self, lanes: list[list[socket.socket | None]]) -> _native.UcxLanes | None:
         """Let UCX carry these lanes. Collective."""
         patience_s = self._settings.connect_timeout_s + _PATIENCE_S
-        return connect_ucx(
-            self._exchange, self._rank, self._members, self._mesh, lanes, patience_s
-        )
+        return connect_ucx(self._exchange, self._rank, self._members, self._mesh, lanes, patience_s)
 
     def lanes(self) -> list[list[socket.socket | None]]:
         """Return the sockets by lane."""

@@ -14,6 +14,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "interface": ((str,), "a text"),
     "require": ((bool,), "True or False"),
     "rounding": ((str,), "a text"),
+    "carrier": ((str,), "a text"),
 }
 """The value of other fields is a number of seconds."""
 
@@ -27,7 +28,7 @@ class Options:
     Groups that are made later without `pg_options` have those of the default group, and the parts
     of a group that is split have the group's. The values, units and defaults are those of the
     variables (`afflux.group.settings.variables`); times are in seconds. All ranks must give the
-    same `rounding`, and the same `aggregator`, or aggregators with the same parent.
+    same `rounding` and `carrier`, and the same `aggregator`, or aggregators with the same parent.
 
     Attributes:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".
@@ -36,6 +37,7 @@ class Options:
         interface: As AFFLUX_INTERFACE: one, or several as "eth1,eth2".
         require: As AFFLUX_REQUIRE. Rank 0's counts.
         rounding: As AFFLUX_ROUNDING: "exact", or "host".
+        carrier: As AFFLUX_CARRIER: "tcp", "ucx" or "auto".
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.
         peer_timeout_s: As AFFLUX_PEER_TIMEOUT.
@@ -48,6 +50,7 @@ class Options:
     interface: str | None = None
     require: bool | None = None
     rounding: str | None = None
+    carrier: str | None = None
     connect_timeout_s: float | None = None
     start_timeout_s: float | None = None
     peer_timeout_s: float | None = None
