@@ -23,7 +23,7 @@ from afflux.commands.bench.interruption import terminated_as_interrupted
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.sizes import parse_size
 from benchmarks.network import cost_tables, costs, mpi
-from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
+from benchmarks.network.cases import PLANS, UCX_PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, aggregator, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import Network, NotPermitted, missing
@@ -255,12 +255,12 @@ def _title(case: Case, size: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     # argparse formats help texts.
-    known = (*PLANS, *SPARSE_PLANS)
+    known = (*PLANS, *SPARSE_PLANS, *UCX_PLANS)
     setups = ", ".join([*(plan.setup.name for plan in known), costs.NAME]).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
         "--suite",
-        choices=("network", "sparse"),
+        choices=("network", "sparse", "ucx"),
         default="network",
         help="what to measure unless --only says it, and the name of the file (%(default)s)",
     )
@@ -315,7 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     said = [
-        *([text_table(rows, (*PLANS, *SPARSE_PLANS))] if rows else []),
+        *([text_table(rows, (*PLANS, *SPARSE_PLANS, *UCX_PLANS))] if rows else []),
         *([cost_tables.text_tables(others)] if others else []),
     ]
     print("\n" + "\n\n".join([*said, f"written to {output}"]))
@@ -334,13 +334,15 @@ def _asked_for(only: Sequence[str], suite: str = "network") -> tuple[list[Plan],
     """
     if not only and suite == "sparse":
         return list(SPARSE_PLANS), False
+    if not only and suite == "ucx":
+        return list(UCX_PLANS), False
     if not only:
         return list(PLANS), True
     plans = [each for each in only if each.partition(":")[0] != costs.NAME]
     with_costs = len(plans) < len(only)
     if with_costs and costs.NAME not in only:
         raise ValueError(f"{costs.NAME} has no cases of its own")
-    return plans_for(tuple(plans), (*PLANS, *SPARSE_PLANS)) if plans else [], with_costs
+    return plans_for(tuple(plans), (*PLANS, *SPARSE_PLANS, *UCX_PLANS)) if plans else [], with_costs
 
 
 def _measure_costs(quick: bool, output: Path) -> list[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MIB", "PLANS", "Case", "Plan", "Setup", "plans_for"]
+__all__ = ["MIB", "PLANS", "UCX_PLANS", "Case", "Plan", "Setup", "plans_for"]
 
 MIB = 1 << 20
 
@@ -268,6 +268,27 @@ PLANS = (
          Case("dense", "100 MiB dense", 100 * MIB)),
     ),
 )  # fmt: skip
+
+
+_CARRIED = (
+    Case("4K", "4 KB", 4 << 10),
+    Case("64K", "64 KB", 64 << 10),
+    Case("1M", "1 MB", MIB),
+    Case("dense", "100 MiB dense", 100 * MIB),
+)
+
+UCX_PLANS = (
+    Plan(
+        Setup("ucx_ten", "2 hosts, 10 Gbit/s", hosts=2, gbit=10.0, topologies=("streams", "ucx")),
+        _CARRIED,
+    ),
+    Plan(
+        Setup("ucx_unlimited", "2 hosts, no limit of rates", hosts=2, gbit=None,
+              aggregator_gbit=None, topologies=("streams", "ucx")),
+        _CARRIED,
+    ),
+)  # fmt: skip
+"""What carries the streams: TCP connections or UCX, which these hosts must have."""
 
 
 def plans_for(wanted: tuple[str, ...], plans: Sequence[Plan] = PLANS) -> list[Plan]:

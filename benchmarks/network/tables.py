@@ -26,6 +26,7 @@ NAMES = {
     "soft": "beside rank 0",
     "streams": "streams at one interface",
     "two": "streams at two interfaces",
+    "ucx": "streams by UCX",
 }
 """Of topologies, in tables."""
 

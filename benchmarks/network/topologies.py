@@ -10,7 +10,7 @@ import torch.distributed as dist
 import afflux
 from benchmarks.report.control import Control
 
-__all__ = ["INTERFACES", "ROUNDINGS", "TOPOLOGIES", "NetworkSession"]
+__all__ = ["CARRIERS", "INTERFACES", "ROUNDINGS", "TOPOLOGIES", "NetworkSession"]
 
 TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
@@ -21,6 +21,7 @@ TOPOLOGIES: Mapping[str, str] = {
     "soft": "soft://",
     "streams": "streams://",
     "two": "streams://",
+    "ucx": "streams://",
 }
 """AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that takes packets,
 {streams} of the one that takes streams."""
@@ -30,6 +31,9 @@ INTERFACES: Mapping[str, str] = {"two": "eth0,eth1"}
 
 ROUNDINGS: Mapping[str, str] = {"auto_host": "host", "udp_host": "host"}
 """AFFLUX_ROUNDING of topologies whose sums are not exact."""
+
+CARRIERS: Mapping[str, str] = {"ucx": "ucx"}
+"""AFFLUX_CARRIER of topologies whose streams TCP does not carry."""
 
 _TIMEOUT_S = 60.0
 
@@ -58,6 +62,7 @@ class NetworkSession(Control):
                     aggregator=url,
                     interface=INTERFACES.get(backend),
                     rounding=ROUNDINGS.get(backend),
+                    carrier=CARRIERS.get(backend),
                 )
                 self._made[backend] = dist.new_group(
                     backend="afflux", timeout=timeout, pg_options=options
