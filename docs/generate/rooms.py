@@ -21,7 +21,7 @@ _NATIVE_ROOMS = {
     "arithmetic/kernels": "Its loops, which the sums' kernels compile for each instruction set.",
     "bindings": "Binds the libraries to Python; the only folder that knows of it.",
     "c_api": "Collectives for another library of the process, behind plain C types.",
-    "carriers": "What carries the streams of ranks: TCP connections, or UCX.",
+    "carriers": "The carriers of streams between ranks: TCP connections, or UCX.",
     "collectives": "Requests, reductions and terms of a group, whatever its ranks have in common.",
     "contract": "The contract in C++, generated.",
     "costs": "The cost of each stage of the data path alone, for forecasts and benchmarks.",
