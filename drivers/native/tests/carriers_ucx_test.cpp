@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -102,8 +103,9 @@ void test_window() {
     Pair pair;
     auto block = pattern(100'000);
     const iovec vector{block.data(), block.size()};
-    for (int idle = 0; idle < 2000; ++idle) {
-        if (pair.stream(0).send(&vector, 1) > 0) idle = 0;
+    auto last = UcxStream::Clock::now();
+    while (UcxStream::Clock::now() - last < std::chrono::milliseconds(500)) {
+        if (pair.stream(0).send(&vector, 1) > 0) last = UcxStream::Clock::now();
         pair.progress();
     }
     CHECK(pair.stream(0).sent() <= UcxStream::kWindow);
