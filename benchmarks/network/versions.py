@@ -22,6 +22,7 @@ from benchmarks.network.namespaces import Network, NotPermitted, missing
 from benchmarks.network.versions_rank import ROW_MARK
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.durations import duration
 from benchmarks.report.figures import merge_rows, read_rows
 
 __all__ = ["NAME", "PLANS", "main", "table"]
@@ -144,7 +145,7 @@ def _measure(
 def _cells(rows: list[Row]) -> list[list[str]]:
     cells = []
     for row in rows:
-        times = [f"{row[f'{name}_s'] * 1e3:.3g} ms" for name in ("before", "now")]
+        times = [duration(row[f"{name}_s"]) for name in ("before", "now")]
         share = f"{row['cpu_ratio']:.2f}"
         cells.append(
             [row["where"], row["dtype"], str(row["bytes"]), *times, f"{row['ratio']:.2f}", share]

@@ -49,8 +49,8 @@ class Group {
     virtual std::vector<int> missing() const = 0;
     // Whether all ranks have done their part, and what sums for them has not.
     virtual bool waits_for_aggregator() const { return false; }
-    // Says why this rank's data do not reach another one, as far as that is known; empty if they do.
-    // Any thread.
+    // Says why this rank's data do not reach another one, as far as that is known; empty if they
+    // do. Any thread.
     virtual std::string obstacle() const { return {}; }
     // Ranks that were there and no longer are.
     virtual std::vector<int> ended() const = 0;
