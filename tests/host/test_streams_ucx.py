@@ -19,6 +19,7 @@ from tests.support.host.ranks import run_ranks, values
 
 OVER_UCX = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_CARRIER": "ucx", "UCX_TLS": "tcp"}
 OVER_TCP = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_CARRIER": "tcp"}
+BY_DEVICES = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_CARRIER": "auto"}
 
 needs_ucx = pytest.mark.skipif(
     importlib.util.find_spec("libucx") is None, reason="the package libucx is not installed"
@@ -111,9 +112,7 @@ def carrier(rank, size):
 
 def test_without_rdma_auto_is_tcp():
     with network(hosts=2, aggregators=0, gbit=None) as made:
-        found = values(
-            run_ranks(carrier, 2, hosts=made.hosts, environment={"AFFLUX_AGGREGATOR": "auto"})
-        )
+        found = values(run_ranks(carrier, 2, hosts=made.hosts, environment=BY_DEVICES))
     assert found == ["tcp"] * 2
 
 

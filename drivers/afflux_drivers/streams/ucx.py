@@ -1,7 +1,6 @@
 """UCX's library, and whether it and this host have RDMA."""
 
 import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -28,8 +27,7 @@ class Ucx(NamedTuple):
     @property
     def has_rdma(self) -> bool:
         """Whether it has transports for RDMA, which are libraries of their own beside it."""
-        folder = os.environ.get("UCX_MODULE_DIR") or Path(self.path).resolve().parent / "ucx"
-        return any(Path(folder).glob("libuct_ib*.so*"))
+        return any((Path(self.path).resolve().parent / "ucx").glob("libuct_ib*.so*"))
 
 
 def find_ucx() -> Ucx:

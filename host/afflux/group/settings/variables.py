@@ -7,7 +7,7 @@
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_ROUNDING | exact or host, exact | with host, a host with several ranks rounds their sum before it sends it, in fewer bytes, and the sum of the hosts is rounded once more: what bits come then depends on which ranks share a host (`docs/accuracy.md`) |
 | AFFLUX_THREADS | 1-16 or auto, auto | threads of a rank that move data between hosts, where these sum over streams, each with connections of its own; the least of all ranks counts; auto: one for each 10 Gbit/s of the interface, if the rank has as many processors |
-| AFFLUX_CARRIER | tcp, ucx or auto, auto | what carries the streams between hosts: TCP connections, or UCX, which uses RDMA where there are devices; ucx is an error where a rank lacks it, and UCX's own variables, as UCX_TLS and UCX_NET_DEVICES, choose its transports; auto is ucx if each rank has an RDMA device and a UCX library for it, else tcp (`docs/streams.md`) |
+| AFFLUX_CARRIER | tcp, ucx or auto, tcp | what carries the streams between hosts: TCP connections, or UCX, which uses RDMA where there are devices; ucx is an error where a rank lacks it, and UCX's own variables, as UCX_TLS and UCX_NET_DEVICES, choose its transports; auto is ucx if each rank has an RDMA device and a UCX library for it, else tcp (`docs/streams.md`) |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it, or to connect with the other ranks |
@@ -66,7 +66,7 @@ class Settings:
     interface: tuple[str, ...] | None = None
     require: bool = False
     rounding: str = "exact"
-    carrier: str = "auto"
+    carrier: str = "tcp"
     threads: int | None = None
     peer_timeout_s: float = 5.0
     lease_s: int = 60

@@ -46,7 +46,7 @@ class Introduction:
     error: str = ""
     adapter: str = NATIVE
     rounding: str = "exact"
-    carrier: str = "auto"
+    carrier: str = "tcp"
 
     def to_fields(self) -> dict[str, Any]:
         """Return what goes into the store."""
@@ -65,7 +65,7 @@ class Introduction:
         """Read back what `to_fields` returned."""
         url = AggregatorUrl.parse(fields["url"])
         error, adapter = fields.get("error", ""), fields.get("adapter", NATIVE)
-        rounding, carrier = fields.get("rounding", "exact"), fields.get("carrier", "auto")
+        rounding, carrier = fields.get("rounding", "exact"), fields.get("carrier", "tcp")
         return cls(url, fields["host"], fields["lanes"], error, adapter, rounding, carrier)
 
     def goes_with(self, other: "Introduction") -> bool:
