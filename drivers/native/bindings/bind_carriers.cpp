@@ -49,6 +49,7 @@ std::string UcxLanes::version() const {
 }
 
 streams::Mesh::Carriers UcxLanes::take() {
+    if (lanes_.empty()) throw std::logic_error("these lanes have been handed over");
     streams::Mesh::Carriers all;
     for (auto& each : lanes_) all.push_back(std::move(each));
     lanes_.clear();

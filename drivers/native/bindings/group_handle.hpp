@@ -37,7 +37,12 @@ class GroupHandle {
     std::string obstacle() const { return open()->obstacle(); }
     // Also asked when another thread has closed the group meanwhile.
     std::vector<int> dead() const;
-    void fail(const std::string& text) const { open()->fail(text); }
+    void fail(const std::string& text) const {
+        const auto group = open();
+        // It lets the peers know, which may take a while.
+        const nanobind::gil_scoped_release no_python;
+        group->fail(text);
+    }
     bool failed() const { return !open()->failure().empty(); }
     std::string failure() const { return open()->failure(); }
     int rank() const { return open()->rank(); }

@@ -124,6 +124,8 @@ short UcxLane::events(std::size_t member, bool, bool) const {
 }
 
 bool UcxLane::arm() {
+    // Its end makes the descriptor readable only if UCX was not called meanwhile.
+    if (flush_) return false;
     if (ucx_.worker_progress(worker_) || end_waits()) return false;
     for (const auto& each : streams_)
         if (each && each->expects_more()) return false;

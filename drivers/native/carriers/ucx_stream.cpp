@@ -77,7 +77,7 @@ ssize_t UcxStream::send(const iovec* vectors, std::size_t count) {
     const ucx::Status status = ucx::status_of(given);
     if (status < 0) {
         failed_ = end_found_ = true;
-        errno = EAGAIN;
+        errno = end_announced_ ? ECONNRESET : EAGAIN;
         return -1;
     }
     sent_ += bytes;
@@ -132,7 +132,8 @@ ssize_t UcxStream::receive(const iovec* vectors, std::size_t count) {
 }
 
 bool UcxStream::expects_more() const {
-    return connection_ended_ && !failed_ && has_total_ && received_ < total_ &&
+    // A process that was killed has left no total.
+    return connection_ended_ && !failed_ && (!has_total_ || received_ < total_) &&
            Clock::now() < connection_end_ + kPatience;
 }
 

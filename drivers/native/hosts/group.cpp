@@ -54,8 +54,8 @@ Group::Group(Places places, std::shared_ptr<shared::Group> local,
       ranks_(places_.ranks()),
       process_(getpid()),
       local_(std::move(local)),
-      rail_(std::move(rail)),
       stage_(local_.get(), places_.index),
+      rail_(std::move(rail)),
       rounds_(rounds),
       caller_(ranks_) {
     for (const auto& each : places_.hosts) sources_.push_back(static_cast<int>(each.size()));

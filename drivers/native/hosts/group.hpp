@@ -99,8 +99,9 @@ class Group final : public collectives::Group {
     const int ranks_;
     const pid_t process_;
     const std::shared_ptr<shared::Group> local_;
-    const std::unique_ptr<streams::Mesh> rail_;
     Stage stage_;
+    // It ends before the memory from which it may still send.
+    const std::unique_ptr<streams::Mesh> rail_;
     std::vector<int> sources_;  // ranks of each host
     const bool rounds_;
     Caller caller_;

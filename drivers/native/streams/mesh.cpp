@@ -74,6 +74,8 @@ Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<i
 Mesh::~Mesh() {
     if (getpid() == process_) {
         pause();
+        // All ends are there before one is waited for.
+        for (const auto& each : carriers_) each->end();
         for (const auto& each : carriers_) each->close();
         return;
     }
@@ -176,6 +178,7 @@ bool Mesh::advance(nanoseconds timeout, std::uint64_t operation) {
         throw;
     } catch (...) {
         pause();
+        for (const auto& each : carriers_) each->release();
         broken_ = true;
         throw;
     }
