@@ -221,7 +221,7 @@ def test_a_rank_without_the_interface_is_named_at_every_rank():
 def a_rank_that_ends(rank, size, per_host):
     options = replace(place(rank, size, per_host), connect_timeout_s=1.0)
     if rank == 2:
-        pytest.MonkeyPatch().setattr(_Joining, "join", lambda _: os._exit(0))
+        pytest.MonkeyPatch().setattr(_Joining, "join", lambda *_: os._exit(0))
     return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
 
 
