@@ -160,6 +160,7 @@ bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network $(BENCH_ARGS)
 	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.shares
+	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.decode
 
 .PHONY: bench-sparse
 bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/bench/sparse.json

@@ -1,24 +1,17 @@
 """Threads that move a rank's data between hosts, and connections for each."""
 
 import pytest
-import torch
-import torch.distributed as dist
 
 import afflux
 from afflux.group.settings.thread_count import thread_count
 from afflux.group.settings.variables import Settings, SettingsError
+from tests.support.host.all_reduces import are_right
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
 
 
 def with_threads(rank, size):
-    right = []
-    for count in (10, 70_000, 3_000_001):
-        tensor = torch.arange(count, dtype=torch.float32) + rank
-        dist.all_reduce(tensor)
-        expected = size * torch.arange(count, dtype=torch.float64) + size * (size - 1) // 2
-        right.append(torch.equal(tensor, expected.float()))
-    return right, afflux.statistics()["threads"]
+    return are_right(rank, size), afflux.statistics()["threads"]
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -13,7 +13,7 @@ import afflux
 from afflux.group.forming.carrier import Lacks, lacks, takes_ucx
 from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.exchange import StepFailed
-from tests.support.host.all_reduces import LARGE, digest, drawn, reductions, together
+from tests.support.host.all_reduces import LARGE, are_right, digest, drawn, reductions, together
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
 
@@ -63,13 +63,7 @@ def test_all_collectives_have_the_bits_of_tcp(threads):
 
 
 def sums_by_host(rank, size):
-    right = []
-    for count in (10, 70_000, 3_000_001):
-        tensor = torch.arange(count, dtype=torch.float32) + rank
-        dist.all_reduce(tensor)
-        expected = size * torch.arange(count, dtype=torch.float64) + size * (size - 1) // 2
-        right.append(torch.equal(tensor, expected.float()))
-    return right, afflux.statistics()
+    return are_right(rank, size), afflux.statistics()
 
 
 @needs_ucx

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-__all__ = ["LARGE", "digest", "drawn", "reductions", "together"]
+__all__ = ["LARGE", "are_right", "digest", "drawn", "reductions", "together"]
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -78,3 +78,14 @@ def together(rank: int, size: int, group: Any) -> dict[str, str]:
     for each in work:
         each.wait()
     return {"together": digest(*tensors, *later)}
+
+
+def are_right(rank: int, size: int) -> list[bool]:
+    """Return whether sums of ascending numbers are right: small, of one lane, and of several."""
+    right = []
+    for count in (10, 70_000, 3_000_001):
+        tensor = torch.arange(count, dtype=torch.float32) + rank
+        dist.all_reduce(tensor)
+        expected = size * torch.arange(count, dtype=torch.float64) + size * (size - 1) // 2
+        right.append(torch.equal(tensor, expected.float()))
+    return right
