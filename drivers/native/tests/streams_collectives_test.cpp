@@ -15,6 +15,7 @@ namespace {
 
 using namespace afflux;
 using namespace afflux::tests;
+using namespace afflux::collectives;
 
 std::uint64_t aggregated_operations = 0;
 
@@ -52,12 +53,48 @@ void run_group(std::uint64_t seed, std::size_t operations) {
     });
 }
 
+// The largest tensor of two ranks that takes one hop, and the next one, which no aggregator gets.
+void sum_largest_of_one_hop(bool aggregated) {
+    constexpr int kRanks = 2;
+    constexpr std::size_t kMost = std::size_t{8} << 20;
+    CHECK(streams::takes_one_hop(kMost, kRanks, 1, 0));
+    CHECK(!streams::takes_one_hop(kMost + 1, kRanks, 1, 0));
+    const std::vector lanes{make_streams(kRanks + aggregated), make_streams(kRanks + aggregated)};
+    in_threads(kRanks + aggregated, [&](int rank) {
+        if (rank == kRanks) {
+            const auto aggregator = make_aggregator(lanes, {1, 1});
+            CHECK(aggregator->run().empty() && aggregator->operations() == 0);
+            return;
+        }
+        const auto group = make_mesh(lanes, rank, 2, aggregated);
+        for (const std::size_t count : {kMost / sizeof(float), kMost / sizeof(float) + 1}) {
+            std::vector<float> tensor(count);
+            const auto element = [](int of, std::size_t i) {
+                // Blocks of zeros are in each half.
+                return i / 64 % 5 < 2 ? 0.0F : static_cast<float>(i % 1000) + 0.25F * of;
+            };
+            for (std::size_t i = 0; i < count; ++i) tensor[i] = element(rank, i);
+            void* const out[] = {tensor.data()};
+            Request request;
+            request.outputs = out;
+            request.count = count;
+            request.dtype = Dtype::Float32;
+            group->begin(request);
+            CHECK(group->advance(std::chrono::seconds(60)));
+            for (std::size_t i = 0; i < count; ++i)
+                CHECK(tensor[i] == element(0, i) + element(1, i));
+        }
+    });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const std::uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
     const std::uint64_t groups = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 8;
     for (std::uint64_t seed = first; seed < first + groups; ++seed) run_group(seed, 20);
+    for (const bool aggregated : {false, true})
+        if (!over_ucx()) sum_largest_of_one_hop(aggregated);
     std::printf("%llu groups, %llu operations of aggregators\n",
                 static_cast<unsigned long long>(groups),
                 static_cast<unsigned long long>(aggregated_operations));

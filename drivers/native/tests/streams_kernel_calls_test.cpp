@@ -1,4 +1,6 @@
-// A stream that has given or taken all that it could is left alone until somebody looks again.
+// A stream that has given or taken all that it could is left alone until somebody looks again, and
+// nobody is woken for a part of a piece.
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -72,11 +74,42 @@ void test_outgoing() {
     ::close(ends[1][0]);
 }
 
+bool is_readable(int socket) {
+    pollfd one{socket, POLLIN, 0};
+    return ::poll(&one, 1, 0) == 1;
+}
+
+void test_expected_bytes() {
+    const auto ends = make_streams(2);
+    const int from = ends[0][1], to = ends[1][0];
+    afflux::carriers::SocketLane lane({to, -1});
+    std::vector<std::byte> piece(kPieceBytes);
+    lane.expect(0, piece.size());
+    send(from, piece.data(), piece.size() - 1);
+    CHECK(!is_readable(to));
+    send(from, piece.data(), 1);
+    CHECK(is_readable(to));
+    while (::recv(to, piece.data(), piece.size(), MSG_DONTWAIT) > 0) {
+    }
+    send(from, piece.data(), 1);
+    CHECK(!is_readable(to));
+    // A head, say, is taken at once.
+    lane.expect(0, sizeof(Head));
+    CHECK(is_readable(to));
+    // The end, too, whatever is missing.
+    lane.expect(0, piece.size());
+    CHECK(!is_readable(to));
+    ::close(from);
+    CHECK(is_readable(to));
+    ::close(to);
+}
+
 }  // namespace
 
 int main() {
     test_incoming();
     test_outgoing();
+    test_expected_bytes();
     std::puts("streams are asked once, and again after a look");
     return 0;
 }

@@ -18,6 +18,7 @@ COMMANDS = {
     "device": ("afflux.commands.device.command", "look at boards, and configure them"),
     "flash": ("afflux.commands.flash", "load a bitstream into a board"),
     "info": ("afflux.commands.info.command", "what this machine offers, and what would help"),
+    "nccl-env": ("afflux.commands.nccl_env", "print what to export so that NCCL sums here"),
     "bench": ("afflux.commands.bench.options", "time collectives, in the columns of nccl-tests"),
     "completion": ("afflux.commands.completion", "print a script that completes words in a shell"),
 }

@@ -25,8 +25,8 @@ of IPv4 and TCP, and those of Ethernet with preamble, check sequence and gap."""
 def measure_streams(tensor_bytes: int, repeats: int) -> float:
     """All-reduce a dense tensor of float32 in place, as often as asked for and once before.
 
-    Two ranks send their tensors to each other, and each sums both: more ranks add fewer elements
-    for a byte that they send.
+    Each of two ranks sums a half, if the tensor is larger than one for a single hop: more ranks add
+    as many elements for a byte that they send.
 
     Args:
         tensor_bytes: Size of each rank's tensor.

@@ -11,6 +11,7 @@ from typing import Any
 from afflux.commands.bench.processor import processor_name
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
+from afflux.commands.info.carrier import read_carrier
 from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
@@ -89,7 +90,8 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
     Raises:
         SettingsError: A variable has a value that it cannot have.
     """
-    aggregator = Settings.from_environment().aggregator
+    settings = Settings.from_environment()
+    aggregator = settings.aggregator
     named = [*aggregator.each, *urls]
     reason = why_not_shared(aggregator)
     report: dict[str, Any] = {
@@ -101,6 +103,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
         },
         "aggregator": str(aggregator),
         "shared_memory": {"used_by_ranks_here": not reason, "reason": reason},
+        "carrier": read_carrier(settings),
         "processor": {"name": processor_name(), "features": _features()},
         "sums": _sums(),
         "cores": {**asdict(cores := read_cores()), "usable": cores.usable},

@@ -24,6 +24,7 @@ def render(report: dict[str, Any]) -> str:
             if sharing["used_by_ranks_here"]
             else f"would not share memory: {sharing['reason']}",
         ),
+        _line("carrier", _carrier(report["carrier"])),
         _line("processor", report["processor"]["name"] or "unknown"),
         _line("", " ".join(report["processor"]["features"]) or "no vector instructions known"),
         _line("sums", f"{sums['instruction_set']} (of {', '.join(sums['instruction_sets'])})"),
@@ -48,6 +49,18 @@ def render(report: dict[str, Any]) -> str:
 
 def _line(title: str, text: str) -> str:
     return f"{title:<{len(_INDENT)}}{text}".rstrip()
+
+
+def _carrier(found: dict[str, Any]) -> str:
+    devices = f"RDMA devices {', '.join(found['rdma_devices'])}" if found["rdma_devices"] else ""
+    if not found["used"]:
+        return f"{found['asked']}, which this host cannot use: {found['reason']}"
+    chosen = found["asked"] if found["asked"] == found["used"] else f"auto: {found['used']}"
+    if found["reason"]:
+        return f"{chosen}, as {found['reason']}"
+    if found["asked"] == "auto":
+        chosen += " if all hosts can"
+    return f"{chosen}; {devices}" if devices else chosen
 
 
 def _cores(cores: dict[str, Any]) -> str:

@@ -1,0 +1,296 @@
+#include "nccl/comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "control/errors.hpp"
+#include "nccl/log.hpp"
+#include "nccl/progress.hpp"
+
+namespace afflux::nccl {
+namespace {
+
+using control::monotonic_now;
+using control::Object;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kTell = 0.5;  // seconds for the kernel to take a line; it does so at once
+// Seconds for an aggregator to confirm that a job is closed; the second if something has failed, as
+// it may be that.
+constexpr double kCloseAnswer = 2, kCloseAnswerOfFailed = 0.5;
+
+}  // namespace
+
+Comm::Comm(Formed formed, ProgressThread& progress, const Settings& settings)
+    : formed_(std::move(formed)),
+      progress_(progress),
+      close_s_(settings.close_s),
+      running_(formed_.workers.size()) {}
+
+Comm::~Comm() = default;
+
+std::string Comm::failure() const {
+    const std::scoped_lock alone(mutex_);
+    return failure_;
+}
+
+Request* Comm::post(void* send, void* receive, const Reduction& reduction, bool clear) {
+    if (failed_.load(std::memory_order_acquire)) throw std::runtime_error(failure());
+    Request* const request = ring_.free();
+    if (request == nullptr) return nullptr;
+    request->comm = this;
+    request->send = static_cast<std::byte*>(send);
+    request->reduction = reduction;
+    request->reduction.elements = receive;
+    request->bytes = reduction.count * arithmetic::size_of(reduction.dtype);
+    request->clear = clear && send != receive;
+    ring_.post(*request);
+    progress_.notice();
+    return request;
+}
+
+bool Comm::test(Request& request, std::size_t& bytes) {
+    switch (request.state.load(std::memory_order_acquire)) {
+        case Request::State::Posted:
+            return false;
+        case Request::State::Done:
+            bytes = request.bytes;
+            request.state.store(Request::State::Free, std::memory_order_release);
+            return true;
+        case Request::State::Failed:
+            request.state.store(Request::State::Free, std::memory_order_release);
+            throw std::runtime_error(failure());
+        case Request::State::Free:
+            break;
+    }
+    throw std::runtime_error("a request is tested that is over");
+}
+
+void Comm::forget(const Memory& memory) {
+    progress_.call([this, &memory] {
+        const auto lies_there = [&memory](const Request* each) {
+            return each != nullptr && (memory.holds(each->reduction.elements, each->bytes) ||
+                                       memory.holds(each->send, each->bytes));
+        };
+        // Those that have only been posted come after one that is running.
+        if (std::any_of(running_.begin(), running_.end(), lies_there) || !ring_.empty()) {
+            fail("memory was deregistered while an operation was in flight there");
+        }
+    });
+}
+
+double Comm::progress(double now) {
+    if (failed_.load(std::memory_order_relaxed)) {
+        fail("");
+        return kNever;
+    }
+    double next = kNever;
+    try {
+        if (formed_.loss) {
+            const std::string lost = formed_.loss->why();
+            if (!lost.empty()) throw std::runtime_error(lost);
+        }
+        start_next();
+        for (std::size_t job = 0; job < running_.size(); ++job) {
+            if (running_[job] == nullptr || !formed_.workers[job]->advance()) continue;
+            finish(job);
+            start_next();
+        }
+        // Only now: the end of one job's operation may have begun those of others.
+        for (std::size_t job = 0; job < running_.size(); ++job) {
+            if (running_[job] != nullptr) next = std::min(next, formed_.workers[job]->next_timer());
+        }
+        heed_peers(now);
+        if (begun_ > last_) throw std::runtime_error(closed_by_ + " has closed the communicator");
+    } catch (const std::exception& error) {
+        fail(error.what());
+        return kNever;
+    }
+    return next;
+}
+
+// Operation n is job n modulo their number's, at every node.
+void Comm::start_next() {
+    while (!ring_.empty()) {
+        const std::size_t job = begun_ % running_.size();
+        if (!next_is_free()) return;
+        Request& request = *ring_.take();
+        ++begun_;
+        running_[job] = &request;
+        void* const elements = request.reduction.elements;
+        if (elements != request.send) std::memcpy(elements, request.send, request.bytes);
+        // The proxy's slot is the plugin's until the request is over. A shorter operation leaves
+        // its end as it is, which would travel, and spoil the exponents of the last valid block.
+        if (request.clear) std::memset(request.send, 0, request.bytes);
+        formed_.workers[job]->begin(request.reduction);
+    }
+}
+
+void Comm::finish(std::size_t job) {
+    Request& request = *running_[job];
+    running_[job] = nullptr;
+    ++over_;
+    // A full barrier: a GPU reads what has been written here.
+    request.state.store(Request::State::Done, std::memory_order_seq_cst);
+    say_passed();
+}
+
+void Comm::watch(std::vector<pollfd>& polled) const {
+    if (failed_.load(std::memory_order_relaxed)) return;
+    for (std::size_t job = 0; job < running_.size(); ++job) {
+        if (running_[job] != nullptr) formed_.workers[job]->watch(polled);
+    }
+    for (const Peer& each : formed_.peers) {
+        if (!each.closed) polled.push_back({each.link.number(), POLLIN, 0});
+    }
+}
+
+void Comm::heed_peers(double now) {
+    // Not between any two packets: what they say can wait.
+    if (now < next_heed_) return;
+    next_heed_ = now + 1e-3;
+    for (Peer& each : formed_.peers) {
+        if (each.closed) continue;
+        try {
+            while (const std::optional<Object> said = each.link.take()) heed(each, *said);
+        } catch (const control::Unreachable& error) {
+            if (each.closed) continue;
+            throw std::runtime_error(each.name + " has gone: " + error.what());
+        }
+    }
+}
+
+void Comm::heed(Peer& peer, const Object& said) {
+    if (const auto why = said.text("failed")) {
+        fail(*why, &peer);
+        throw std::runtime_error(*why);
+    }
+    const auto closed = said.integer("closed");
+    const auto closing = said.integer("closing");
+    if (!closed && !closing) return;
+    closed_by_ = peer.name;
+    last_ = std::min(last_, static_cast<std::uint64_t>(closed ? *closed : *closing));
+    peer.closed = closed.has_value();
+    passing_ = closing.has_value();
+    say_passed();
+}
+
+// Node 0 may end the jobs when all others have the results of its operations.
+void Comm::say_passed() {
+    if (!passing_ || over_ < last_) return;
+    passing_ = false;
+    for (Peer& each : formed_.peers) {
+        tell(each, Object().set("passed", true));
+        each.closed = true;
+    }
+}
+
+void Comm::tell(Peer& peer, const Object& message) {
+    try {
+        peer.link.send(message, monotonic_now() + kTell);
+    } catch (const control::Error&) {
+        // It has gone, which its end of the connection tells.
+    }
+}
+
+void Comm::fail(const std::string& why, const Peer* told_by) {
+    if (!failed_.load(std::memory_order_relaxed)) {
+        const std::string own = "node " + std::to_string(formed_.rank) + ": " + why;
+        const std::string text = told_by == nullptr ? own : why;
+        {
+            const std::scoped_lock alone(mutex_);
+            failure_ = text;
+        }
+        failed_.store(true, std::memory_order_release);
+        warn(text);
+        for (const auto& each : formed_.workers) each->close();
+        for (Peer& each : formed_.peers) {
+            if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
+        }
+    }
+    for (Request*& each : running_) {
+        if (each != nullptr) each->state.store(Request::State::Failed, std::memory_order_release);
+        each = nullptr;
+    }
+    while (Request* const each = ring_.take()) {
+        each->state.store(Request::State::Failed, std::memory_order_release);
+    }
+}
+
+void Comm::close() {
+    progress_.call([this] {
+        const bool busy = std::any_of(running_.begin(), running_.end(),
+                                      [](const Request* each) { return each != nullptr; });
+        if (busy || !ring_.empty()) fail("closed while an operation was in flight");
+    });
+    progress_.remove(*this);
+    if (formed_.keeper) formed_.keeper->stop();
+    if (!failed_) {
+        if (formed_.engine) {
+            leave_together();
+        } else if (formed_.rank == 0) {
+            wait_for_others();
+        } else {
+            for (Peer& each : formed_.peers)
+                tell(each, Object().set("closed", static_cast<std::int64_t>(over_)));
+        }
+        std::string text = "node " + std::to_string(formed_.rank) + ": closed after " +
+                           std::to_string(over_) + " operations";
+        for (const auto& each : formed_.workers) text += ", " + each->statistics();
+        inform(text);
+    }
+    for (const auto& each : formed_.workers) each->close();
+    for (const auto& each : formed_.leases) {
+        try {
+            each->close(failed_ ? kCloseAnswerOfFailed : kCloseAnswer);
+        } catch (const control::Error& error) {
+            // It ends with the connection in any case.
+            inform(std::string("a job was not closed: ") + error.what());
+        }
+    }
+    formed_.leases.clear();
+}
+
+// A node's engine may have results that others still need, so each waits until all have closed;
+// node 0 counts them.
+void Comm::leave_together() {
+    const double deadline = monotonic_now() + close_s_;
+    const Object leaving = Object().set("closed", static_cast<std::int64_t>(over_));
+    const auto heard = [this, deadline](Peer& each) {
+        try {
+            while (!each.closed) each.closed = each.link.receive(deadline).has("closed");
+        } catch (const control::Error& error) {
+            inform(each.name + " does not say that it closes: " + error.what());
+        }
+    };
+    if (formed_.rank == 0) {
+        for (Peer& each : formed_.peers) heard(each);
+        for (Peer& each : formed_.peers) tell(each, leaving);
+    } else {
+        for (Peer& each : formed_.peers) {
+            tell(each, leaving);
+            heard(each);
+        }
+    }
+}
+
+void Comm::wait_for_others() {
+    const double deadline = monotonic_now() + close_s_;
+    for (Peer& each : formed_.peers) {
+        if (!each.closed) tell(each, Object().set("closing", static_cast<std::int64_t>(over_)));
+    }
+    for (Peer& each : formed_.peers) {
+        try {
+            while (!each.closed) {
+                const Object said = each.link.receive(deadline);
+                each.closed = said.has("passed") || said.has("closed") || said.has("failed");
+            }
+        } catch (const control::Error& error) {
+            inform(each.name + " does not say that it has all results: " + error.what());
+        }
+    }
+}
+
+}  // namespace afflux::nccl

@@ -1,0 +1,91 @@
+// A communicator of nodes: carries out its requests, one after the other on each of its jobs.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nccl/forming.hpp"
+#include "nccl/request.hpp"
+
+namespace afflux::nccl {
+
+class ProgressThread;
+
+// NCCL's thread calls `post` and `test`; the device's progress thread all that is named so. Both
+// may be there at once.
+class Comm {
+  public:
+    // Takes over what has been formed; `progress` must live as long.
+    Comm(Formed formed, ProgressThread& progress, const Settings& settings);
+    ~Comm();
+    Comm(const Comm&) = delete;
+    Comm& operator=(const Comm&) = delete;
+
+    // Posts an all-reduce, and returns at once; null if too many are in flight. Throws
+    // std::runtime_error with why the communicator has failed.
+    Request* post(void* send, void* receive, const Reduction& reduction, bool clear);
+
+    // Whether a request is over, which is free then. Throws as `post` if it has failed.
+    bool test(Request& request, std::size_t& bytes);
+
+    // Memory is about to go: if a request is in flight there, the communicator fails, so that
+    // nothing touches it any more.
+    void forget(const Memory& memory);
+
+    // Leaves the progress thread, tells the others, and ends the jobs. Waits for the others if this
+    // is node 0, whose jobs may hold results that they still need.
+    void close();
+
+    // Progress: does what there is to do; returns when to come again at the latest.
+    double progress(double now);
+    // Progress: adds what to wait for.
+    void watch(std::vector<pollfd>& polled) const;
+    // Progress: whether a request has been posted that it has not taken.
+    bool is_waited_for() const {
+        if (ring_.empty()) return false;
+        return failed_.load(std::memory_order_relaxed) || next_is_free();
+    }
+
+    int rank() const { return formed_.rank; }
+
+  private:
+    // Whether the job of the next operation has none.
+    bool next_is_free() const { return running_[begun_ % running_.size()] == nullptr; }
+    void start_next();
+    void finish(std::size_t job);
+    void heed_peers(double now);
+    void heed(Peer& peer, const control::Object& said);
+    // All requests fail, and the others hear why.
+    void fail(const std::string& why, const Peer* told_by = nullptr);
+    void tell(Peer& peer, const control::Object& message);
+    void say_passed();
+    void wait_for_others();
+    void leave_together();
+    std::string failure() const;
+
+    Formed formed_;
+    ProgressThread& progress_;
+    const double close_s_;
+    RequestRing ring_;
+    std::vector<Request*> running_;  // by job; null: none
+    std::uint64_t begun_ = 0;
+    std::uint64_t over_ = 0;
+    // After how many operations another node has closed; and, of node 0, until that is answered.
+    std::uint64_t last_ = std::numeric_limits<std::uint64_t>::max();
+    bool passing_ = false;
+    std::string closed_by_;
+    double next_heed_ = 0;
+
+    std::atomic<bool> failed_ = false;
+    mutable std::mutex mutex_;  // guards what follows
+    std::string failure_;
+};
+
+}  // namespace afflux::nccl

@@ -1,0 +1,52 @@
+// The thread that makes progress for all communicators of one device.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace afflux::nccl {
+
+class Comm;
+
+class ProgressThread {
+  public:
+    ProgressThread();
+    // No communicator may be left.
+    ~ProgressThread();
+    ProgressThread(const ProgressThread&) = delete;
+    ProgressThread& operator=(const ProgressThread&) = delete;
+
+    void add(Comm& comm);
+    // Afterwards the thread does not touch it any more.
+    void remove(Comm& comm);
+
+    // Has something done by the thread, between two turns, and waits for it.
+    void call(const std::function<void()>& task);
+
+    // A request has been posted: wakes the thread if it sleeps.
+    void notice() {
+        if (sleeping_.load(std::memory_order_seq_cst)) wake();
+    }
+    void wake();
+
+  private:
+    void run();
+    void do_tasks();
+    void sleep(double until);
+
+    std::vector<Comm*> comms_;
+    std::vector<pollfd> polled_;
+    std::atomic<bool> sleeping_ = false;
+    std::atomic<bool> stopping_ = false;
+    int wake_;
+    std::mutex mutex_;
+    std::vector<std::function<void()>> tasks_;
+    std::thread thread_;
+};
+
+}  // namespace afflux::nccl
