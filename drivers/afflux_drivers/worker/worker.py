@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
+from afflux_drivers._native import Journal
 from afflux_drivers.c_api import Status
 from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
@@ -61,6 +62,8 @@ class Worker:
         buffer_bytes: Size to request for socket buffers, for each aggregator.
         reduced: Whether the elements of each worker's ranks are reduced before they come here, as
             the tickets' workers are to agree: averages are then of workers.
+        journal: Learns what comes of the calls, which all are in place; None if nobody needs to
+            know.
 
     Raises:
         ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
@@ -77,6 +80,7 @@ class Worker:
         peer_timeout_s: float = 5.0,
         buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
         reduced: bool = False,
+        journal: Journal | None = None,
     ) -> None:
         if not peer_timeout_s > 0:
             raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
@@ -99,6 +103,7 @@ class Worker:
                 # Several probes must fit the time in which their silence is judged.
                 cap_s = min(1.0, peer_timeout_s / 5)
                 session = Session(ticket, rank, cap_s, reduced=reduced)
+                session.journal = journal
                 address = ticket.host, ticket.port
                 lines.append(Line(*address, session, loss, group_of(ticket), buffer_bytes))
         except BaseException:
@@ -108,7 +113,8 @@ class Worker:
         self._loop = UdpLoop(lines)
         sessions = [line.session for line in lines]
         self._calls = _native.WorkerCalls(self._loop, lines, sessions)
-        self._failure: BaseException | None = None
+        self._journal = journal
+        self._failure = ""
         self._joined = False
         self._closed = False
 
@@ -188,6 +194,8 @@ class Worker:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
             operations = self._start(elements, dtype, reduction, shape, result, host)
+            if self._journal is not None:
+                self._journal.begin(result)
             try:
                 start = time.monotonic()
                 self._run(operations, timeout_s, interrupted, waited_s)
@@ -206,6 +214,8 @@ class Worker:
                     waited = waited_s + time.monotonic() - start
                     self._run((again,), timeout_s, interrupted, waited)
                     again.finish()
+                    if self._journal is not None:
+                        self._journal.keep_only(blocks[: again.blocks])
                     blocks = blocks[again.blocks :]
             except AffluxError as error:
                 error.operation = operations[0].description.text
@@ -213,6 +223,8 @@ class Worker:
         except BaseException as error:
             self._fail_with(error)
             raise
+        if self._journal is not None:
+            self._journal.end()
         self._operations_over += 1
         return operations[0].result()
 
@@ -285,17 +297,18 @@ class Worker:
             line.close()
 
     def _fail_with(self, error: BaseException) -> None:
-        self._failure = error
+        # Not the error: its frames have the call and the group, which would never be freed.
+        self._failure = str(error) or type(error).__name__
         self._calls.close()
 
     def _require_usable(self, call: str) -> None:
-        if self._failure is not None:
+        if self._failure:
             jobs = ", ".join(
                 f"{line.session.ticket.job} on {line.peer}" for line in self._loop.lines
             )
             raise WorkerFailed(
                 f"{call}: rank {self.rank}'s worker of job {jobs} failed earlier: {self._failure}"
-            ) from self._failure
+            )
         if self._closed:
             raise WorkerFailed(f"{call}: rank {self.rank}'s worker is closed")
 

@@ -1,5 +1,7 @@
 // A worker's part in a job: its session, with the slots, timeouts and counts.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
@@ -15,6 +17,7 @@ namespace nb = nanobind;
 namespace afflux::bindings {
 namespace {
 
+using worker::Journal;
 using worker::LossSwitch;
 using worker::RoundTrip;
 using worker::Session;
@@ -38,9 +41,56 @@ nb::dict counts_of(const Session& session) {
     return counted;
 }
 
+nb::bytes bytes_of(const std::vector<std::uint8_t>& octets) {
+    return nb::bytes(octets.data(), octets.size());
+}
+
+void bind_journal(nb::module_& module) {
+    using Result = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    nb::class_<Journal>(module, "Journal",
+                        "A worker's note of its calls' results, for ranks that go on without "
+                        "their aggregators.")
+        .def(nb::init<>())
+        .def(
+            "begin",
+            [](Journal& journal, const Result& result) {
+                journal.begin(result.data(), result.nbytes());
+            },
+            nb::arg("result"), "Note that a call begins whose result goes there.")
+        .def(
+            "keep_only",
+            [](Journal& journal, const std::vector<std::size_t>& blocks) {
+                journal.keep_only(blocks.data(), blocks.size());
+            },
+            nb::arg("blocks"), "Note that these blocks have come together at last.")
+        .def("end", &Journal::end, "Note that the call has come to its good end.")
+        .def_prop_ro("over", &Journal::over, "How many calls have come to a good end.")
+        .def_prop_ro("running", &Journal::running, "Whether a call is running.")
+        .def_prop_ro(
+            "result",
+            [](const Journal& journal) {
+                return nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(
+                    static_cast<std::uint8_t*>(journal.result()), {journal.bytes()}, nb::handle());
+            },
+            nb::rv_policy::reference,
+            "The bytes of the running call's result, as long as its tensor lives.")
+        .def_prop_ro(
+            "taken", [](const Journal& journal) { return bytes_of(journal.taken()); },
+            "A byte for each block of the running call: 1 if it is a result.")
+        .def_prop_ro("taken_before", &Journal::taken_before,
+                     "How many blocks of the call that was over last were results.")
+        .def_prop_ro(
+            "kept", [](const Journal& journal) { return journal.kept(); },
+            "Blocks of that call which another rank may lack.")
+        .def_prop_ro(
+            "contents", [](const Journal& journal) { return bytes_of(journal.contents()); },
+            "What is in them, one after the other.");
+}
+
 }  // namespace
 
 void bind_session(nb::module_& module) {
+    bind_journal(module);
     nb::class_<RoundTrip>(module, "RoundTrip",
                           "Estimates the timeout of one path (RFC 6298, Karn's rule). In seconds.")
         .def(nb::init<double>(), nb::arg("cap_s") = 1.0)
@@ -105,6 +155,8 @@ void bind_session(nb::module_& module) {
             nb::arg("cap_s"), nb::arg("ranges") = 1, nb::arg("others") = 0,
             nb::arg("partial_bits") = 64)
         .def_rw("number", &Session::number, "Number of the next operation.")
+        .def_rw("journal", &Session::journal, nb::arg().none(),
+                "Learns what comes of the calls; None if nobody needs to know.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")
         .def_ro("refusal", &Session::refusal,

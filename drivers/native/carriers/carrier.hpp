@@ -45,6 +45,8 @@ class LaneCarrier {
     // `arm` is asked; the wait is in vain if it returns false. `descriptor` is readable when
     // something has come that does not come by a socket; -1 if there is nothing such.
     virtual int socket(std::size_t member) const = 0;
+    // The wait need not end for fewer of the member's bytes than these, which are sure to come.
+    virtual void expect(std::size_t, std::size_t) {}
     virtual short events(std::size_t member, bool input, bool output) const = 0;
     virtual bool arm() { return true; }
     virtual int descriptor() const { return -1; }

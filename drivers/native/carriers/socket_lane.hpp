@@ -29,10 +29,12 @@ class SocketLane final : public LaneCarrier {
     Stream* stream(std::size_t member) override { return &streams_[member]; }
     int socket(std::size_t member) const override { return streams_[member].fd(); }
     short events(std::size_t member, bool input, bool output) const override;
+    void expect(std::size_t member, std::size_t bytes) override;
     void end() override;
 
   private:
     std::vector<SocketStream> streams_;
+    std::vector<int> expected_;  // as the sockets know it
 };
 
 }  // namespace afflux::carriers

@@ -12,7 +12,7 @@ namespace afflux::datagrams {
 namespace {
 
 // Of one message: what IPv4 can express, what all kernels take, and what sendmsg takes.
-constexpr std::size_t kBytes = 65535 - 20 - 8;
+constexpr std::size_t kMostBytes = 65535 - 20 - 8;
 constexpr std::size_t kDatagrams = 64;
 // sendmsg takes 1024, and a datagram has less than the rest.
 constexpr std::size_t kParts = 1024 - 64;
@@ -24,7 +24,7 @@ constexpr std::size_t kLook = 128;
 
 bool SendBatch::Message::takes(const Address& address, std::size_t bytes, unsigned number) const {
     return segment == bytes && bytes > 0 && range == number && datagrams < kDatagrams &&
-           (datagrams + 1) * bytes <= kBytes && parts.size() <= kParts && to == address;
+           (datagrams + 1) * bytes <= kMostBytes && parts.size() <= kParts && to == address;
 }
 
 SendBatch::SendBatch(const UdpSocket& socket, bool segment)

@@ -9,7 +9,7 @@ namespace afflux::rows {
 namespace {
 
 // Without the sign, so that no sum of fields overflows.
-constexpr unsigned kWordBits = 31;
+constexpr unsigned kFieldWordBits = 31;
 
 [[noreturn]] void refuse(std::int64_t number, std::size_t rows) {
     throw std::out_of_range("row " + std::to_string(number) + " of " + std::to_string(rows));
@@ -19,7 +19,7 @@ constexpr unsigned kWordBits = 31;
 
 void RowSet::add_counts(std::span<const std::int32_t> counts, unsigned bits) {
     const std::size_t chunks = counts.size() / kBits;
-    const unsigned fields = kWordBits / bits;
+    const unsigned fields = kFieldWordBits / bits;
     for (unsigned field = 0; field < fields; ++field) {
         const auto mask = static_cast<std::int32_t>(((1U << bits) - 1) << field * bits);
         const std::size_t first = field * chunks;
@@ -68,7 +68,7 @@ void RowSet::positions(std::span<const std::int64_t> numbers, std::int64_t* out)
 
 std::size_t count_words(std::size_t rows, unsigned bits) {
     constexpr std::size_t kMultiple = 64;
-    const std::size_t fields = kWordBits / bits;
+    const std::size_t fields = kFieldWordBits / bits;
     return (rows + fields * kMultiple - 1) / (fields * kMultiple) * kMultiple;
 }
 

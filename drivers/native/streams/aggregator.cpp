@@ -13,7 +13,7 @@ namespace afflux::streams {
 namespace {
 
 // `stop` ends a wait.
-constexpr std::chrono::seconds kLong{10};
+constexpr std::chrono::seconds kLongWait{10};
 
 std::vector<int> all_of(const std::vector<std::vector<int>>& sockets) {
     std::vector<int> all;
@@ -115,7 +115,7 @@ void Aggregator::serve_lane(std::size_t lane) {
         }
         // Ranks that disagree end without an operation.
         if (exchange.all_ended()) return;
-        if (!moved) driver.wait(Clock::now() + kLong);
+        if (!moved) driver.wait(Clock::now() + kLongWait);
     }
 }
 

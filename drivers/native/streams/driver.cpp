@@ -75,6 +75,7 @@ bool Driver::sleep(Clock::duration longest) {
             const short events =
                 carrier->events(r, exchange->wants_input(rank), exchange->wants_output(rank));
             if (!events) continue;
+            if (events & POLLIN) carrier->expect(r, exchange->expects(rank));
             polled_.push_back({carrier->socket(r), events, 0});
             places_.emplace_back(&lanes_[lane], rank);
         }

@@ -58,6 +58,8 @@ class Exchange {
     // Whether data from a peer would be read, or sent to it, if the kernel had them or room.
     bool wants_input(int rank) const;
     bool wants_output(int rank) const;
+    // Bytes that complete what has begun to come from the rank, which sends them whatever happens.
+    std::size_t expects(int rank) const { return peer(rank).in.missing(); }
     // The kernel may have them now, or room: it is asked again, which costs a call.
     void look_for_input(int rank) { peer(rank).in.look_again(); }
     void look_for_output(int rank) { peer(rank).out.look_again(); }

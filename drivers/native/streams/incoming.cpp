@@ -19,6 +19,12 @@ void Incoming::place(void* to, std::size_t bytes) {
     place({&run, bytes != 0});
 }
 
+std::size_t Incoming::missing() const {
+    std::size_t bytes = 0;
+    for (std::size_t i = first_; i < last_; ++i) bytes += vectors_[i].iov_len;
+    return bytes;
+}
+
 void Incoming::skip(std::size_t bytes) {
     first_ = last_ = 0;
     placed_ += bytes;

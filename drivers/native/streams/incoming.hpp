@@ -24,6 +24,8 @@ class Incoming {
     const Head& head() const { return head_; }
     // Whether the part that was last placed is there, or none has been placed.
     bool part_is_here() const { return first_ == last_; }
+    // Bytes that are missing of it.
+    std::size_t missing() const;
     // Bytes of the payload for which no place is known.
     std::size_t unplaced() const { return head_.payload - placed_; }
 

@@ -7,7 +7,7 @@ namespace afflux::streams {
 namespace {
 
 // It is woken for whatever matters.
-constexpr std::chrono::seconds kLong{1};
+constexpr std::chrono::seconds kIdleWait{1};
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void LaneThread::work() {
             bool done = false;
             try {
                 done = driver_.over();
-                if (!done && !driver_.progress()) driver_.wait(Clock::now() + kLong);
+                if (!done && !driver_.progress()) driver_.wait(Clock::now() + kIdleWait);
             } catch (...) {
                 error = std::current_exception();
             }

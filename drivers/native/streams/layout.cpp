@@ -5,7 +5,11 @@
 namespace afflux::streams {
 namespace {
 
-// Smaller tensors are summed sooner among the ranks.
+// Larger tensors are in no cache: each of two ranks then had better sum a half, and let the other
+// half land where it belongs, than sum all that comes. Both ways send as much.
+constexpr std::size_t kOneHopBytes = std::size_t{8} << 20;
+// Smaller tensors are summed sooner among the ranks, and two of these send each other no more than
+// they would send an aggregator.
 constexpr std::size_t kAggregatedBytes = 2 * kPieceBytes;
 // Of what an aggregator sums, results begin to leave when so much of it has come, but for pieces of
 // less than 16 KiB.
@@ -48,7 +52,7 @@ bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most) {
     // One hop sends (N - 1) times each tensor's terms; two send (N - 1) / N of them, and of
     // results.
     const std::size_t more = each * n - each - 1;
-    return n == 1 || bytes / n * (n - 1) * more <= most;
+    return n == 1 || (bytes <= kOneHopBytes && bytes / n * (n - 1) * more <= most);
 }
 
 Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_hop) {
@@ -61,7 +65,7 @@ Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_h
                 for (int r = 0; r < ranks; ++r)
                     layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
                 layout.in_place = ranks > 1;
-            } else if (aggregated && bytes >= kAggregatedBytes) {
+            } else if (aggregated && ranks > 2 && bytes >= kAggregatedBytes) {
                 aggregate({bytes, call.tensor, call.tensor}, ranks, layout);
                 layout.receiving = layout.contributing;
             } else {
@@ -112,7 +116,6 @@ Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* resul
         return layout;
     }
     layout.receiving = layout.contributing;
-    // Two hosts send each other less than they would send an aggregator.
     if (aggregated && ranks > 2 && bytes >= kAggregatedBytes) {
         aggregate({bytes, own, result}, ranks, layout);
         return layout;

@@ -88,7 +88,8 @@ constexpr std::size_t lanes_for(std::size_t bytes, std::size_t lanes) {
 }
 
 // Whether each rank reduces the whole tensor, of which contributions have so many terms: if it then
-// sends at most `most` bytes more, what a link carries while a message is on its way.
+// sends at most `most` bytes more, what a link carries while a message is on its way, and the
+// tensor fits into a cache.
 bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most);
 
 }  // namespace afflux::streams

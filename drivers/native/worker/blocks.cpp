@@ -126,9 +126,14 @@ void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* r
         if (tensor_.op == arithmetic::Op::Avg) {
             sums::divide(tensor_.dtype, tensor_.ranks, length(block), target(block));
         }
+        if (tensor_.journal != nullptr) tensor_.journal->take(block);
         // It has just been written, so it comes from a cache.
         put_in(tensor_.mirror, block, bytes, target(block));
     }
+}
+
+void Blocks::keep(std::size_t block) const {
+    if (tensor_.journal->taken()[block] != 0) tensor_.journal->keep(block);
 }
 
 }  // namespace afflux::worker

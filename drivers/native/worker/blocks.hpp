@@ -11,6 +11,7 @@
 #include "contract/wire.hpp"
 #include "packet/partial_dtype.hpp"
 #include "worker/host_ranks.hpp"
+#include "worker/journal.hpp"
 #include "worker/mirror.hpp"
 
 namespace afflux::worker {
@@ -32,6 +33,8 @@ struct Tensor {
     Mirror mirror{};
     // Of each partial sum of float32: 40, 48 or 64.
     int partial_bits = 64;
+    // Learns which blocks are results; null if nobody needs to know.
+    Journal* journal = nullptr;
 
     // Elements of a block, and blocks of the tensor.
     std::size_t block_elements() const { return wire::kBlockBytes / arithmetic::size_of(dtype); }
@@ -85,6 +88,9 @@ class Blocks {
 
     // Puts the results of adjacent blocks in their places.
     void decode(std::size_t first, std::size_t blocks, const std::int32_t* results);
+
+    // Lets the journal keep a result; nothing of a block that has none.
+    void keep(std::size_t block) const;
 
     // Blocks that the aggregator could not sum: their elements are still the own ones, or zeros if
     // not in place.

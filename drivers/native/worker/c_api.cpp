@@ -101,6 +101,8 @@ std::int32_t Calls::begin(const afflux_request& request, afflux_outcome& outcome
         return refuse(outcome, AFFLUX_INVALID, error.what());
     }
     parts_ = std::move(parts);
+    if (Journal* journal = sessions_[0]->journal.get())
+        journal->begin(tensor_.result, tensor_.count * arithmetic::size_of(tensor_.dtype));
     number_ = number;
     running_ = true;
     outcome.operation = ++begun_;
@@ -130,6 +132,7 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
         return fail(outcome, AFFLUX_FAILED, error.what());
     }
     running_ = false;
+    if (Journal* journal = sessions_[0]->journal.get()) journal->end();
     last_over_ = begun_;
     ++over_;
     return AFFLUX_OVER;
@@ -140,6 +143,8 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
 bool Calls::bring_again() {
     if (again_) {
         again_->finish();
+        if (Journal* journal = sessions_[0]->journal.get())
+            journal->keep_only(not_summed_.data(), again_->size());
         not_summed_.erase(not_summed_.begin(),
                           not_summed_.begin() + static_cast<std::ptrdiff_t>(again_->size()));
         again_.reset();

@@ -152,4 +152,10 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
     run.end(decode);
 }
 
+void Columns::keep(std::size_t slot) const {
+    const SlotColumns& columns = slots_[slot];
+    for (std::size_t index = 0; index < columns.agreements; ++index)
+        blocks_.keep(columns.agreed[index].block);
+}
+
 }  // namespace afflux::worker

@@ -34,6 +34,9 @@ class Columns {
     // sends it.
     void take(std::size_t slot, wire::Present present, const std::int32_t* blocks);
 
+    // Lets the journal keep the sums of the slot that were taken last.
+    void keep(std::size_t slot) const;
+
     // Blocks::not_summed.
     const std::vector<std::size_t>& not_summed() const { return blocks_.not_summed(); }
 

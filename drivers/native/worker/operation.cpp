@@ -34,6 +34,8 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
       fingerprint_(fingerprint),
       number_(static_cast<wire::Operation>(session.number)) {
     tensor_.partial_bits = session.job.partial_bits;
+    // Blocks that come again are put in their places only when all of them are there.
+    if (!again) tensor_.journal = session.journal.get();
     const std::size_t lanes = session.job.lanes;
     if (share.of > sharing(tensor, lanes, share.of)) {
         throw std::invalid_argument(std::to_string(share.of) +
@@ -265,6 +267,7 @@ void Operation::release_least(double now, PacketSink& out) {
 void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet,
                             double now, PacketSink& out) {
     ++session_.counts.rounds;
+    if (session_.journal) session_.journal->heard();
     if (!slot.asked) {
         take_sample(slot, now);
         session_.window.answered();
@@ -282,6 +285,7 @@ void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuf
     const std::uint32_t* words = packet.words();
     const std::uint32_t* end = words + wire::kLanesMax;
     if (all_absent(words, end)) {
+        if (tensor_.journal != nullptr && columns_) columns_->keep(slot.number);
         if (--open_slots_ == 0) {
             ++session_.number;
             next_timer_ = kNever;
@@ -326,6 +330,10 @@ void Operation::opened(const Slot& slot, wire::Present present, const std::int32
     }
     if (direct_) direct_->take(blocks + wire::kBlockElements);
     if (side_by_side_) side_by_side_->take(blocks + wire::kBlockElements);
+    if (tensor_.journal != nullptr && (direct_ || side_by_side_)) {
+        tensor_.journal->take_all();
+        tensor_.journal->keep_all();
+    }
 }
 
 // The lanes of the opening round that carry the tensor.

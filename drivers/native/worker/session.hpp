@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "datagrams/tally.hpp"
 #include "packet/frame.hpp"
 #include "worker/errors.hpp"
+#include "worker/journal.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
 #include "worker/window.hpp"
@@ -84,6 +86,8 @@ class Session {
     std::uint32_t refusal = 0;
     // Of the results to the group; JOINED tells it.
     std::optional<wire::Key> group_key;
+    // Learns what comes of the calls; null if nobody needs to know. Of all sessions of a worker.
+    std::shared_ptr<Journal> journal;
     // When the aggregator's last packet with this job's key came, in seconds.
     double heard_at = -std::numeric_limits<double>::infinity();
 

@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
     default = BoxParameters.port_buffer_bytes
     parser.add_argument("--port-buffer-bytes", type=int, default=default)
     add_node_options(parser, FIXED)
+    # The shell's clock has 250 MHz, which ask for it.
+    parser.set_defaults(ram_output_register=1)
     options = parser.parse_args(arguments)
     try:
         ports, nodes = options.ports, options.nodes

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from afflux_hdl.engine import verilog
-from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.progress_line import ProgressLine
 from afflux_hdl.synthesis import comparison, ecp5, ultrascale
 from afflux_hdl.synthesis.gateware import name_of
@@ -96,7 +95,7 @@ def _measured(arguments: argparse.Namespace, line: ProgressLine) -> dict[str, An
     result: dict[str, Any] = {"versions": versions()}
 
     if arguments.only in (None, "ultrascale"):
-        parameters = Parameters()
+        parameters = ultrascale.PARAMETERS
         line.show(f"UltraScale+: {parameters}")
         netlist = ultrascale.synthesise(parameters, folder, line.tell)
         detail = ultrascale.report(netlist)

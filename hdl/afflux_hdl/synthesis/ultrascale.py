@@ -14,7 +14,20 @@ from afflux_hdl.synthesis.netlist import Netlist
 from afflux_hdl.synthesis.primitives import BLOCKS, LUTRAM, REGISTERS, SHIFT_REGISTERS, luts
 from afflux_hdl.synthesis.tools import Progress, run_yosys
 
-__all__ = ["U50", "Device", "count", "memories", "misplaced", "report", "script", "synthesise"]
+__all__ = [
+    "PARAMETERS",
+    "U50",
+    "Device",
+    "count",
+    "memories",
+    "misplaced",
+    "report",
+    "script",
+    "synthesise",
+]
+
+PARAMETERS = Parameters(ram_output_register=1)
+"""The engine that Alveo cards get: `afflux_hdl.vivado.cmac`, `afflux_hdl.opennic`."""
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ class GoldenEngine(JobTable):
         self.windows, self.partials = windows, partials
         self.endpoint = Endpoint(mac, address, port)
         self.counters = dict.fromkeys(COUNTERS, 0)
+        # Counters whose values the protocol does not define any more (section 5.3).
+        self.undefined: set[str] = set()
 
     def join_parent(self, job: int) -> bytes:
         """Return the frame by which a job joins its parent; to be sent until JOINED comes.
@@ -320,6 +322,8 @@ class GoldenEngine(JobTable):
                     version.blocks[lane] = block
                     version.present |= 1 << lane
         self._count("blocks_accepted", len(packet.blocks))
+        if version.contributions and version.opcode < NUMBER_MAX:
+            self.undefined.add("overflows")
 
         if slot.seen != job.full:
             return []
