@@ -1,0 +1,1 @@
+"""Tests for a machine with a GPU: `python -m tests.gpu`, without pytest."""
