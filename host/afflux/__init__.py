@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from afflux.observe_api import dump_flight_record, monitored_barrier, register_hook
     from afflux.overlap.hybrid import hybrid_mesh
     from afflux.reachable import empty, reachable_gradients
+    from afflux.reconfigure_api import (
+        process_group,
+        reconfigure,
+        reconfigure_handle,
+        supports_reconfigure,
+    )
 
 __all__ = [
     "Options",
@@ -37,11 +43,15 @@ __all__ = [
     "hooks",
     "hybrid_mesh",
     "monitored_barrier",
+    "process_group",
     "reachable_gradients",
     "reachable_hook",
+    "reconfigure",
+    "reconfigure_handle",
     "register_hook",
     "sparse",
     "statistics",
+    "supports_reconfigure",
 ]
 
 _WHERE = {
@@ -54,10 +64,14 @@ _WHERE = {
     "engine_description": "group_statistics",
     "hybrid_mesh": "overlap.hybrid",
     "monitored_barrier": "observe_api",
+    "process_group": "reconfigure_api",
     "reachable_gradients": "reachable",
     "reachable_hook": "ddp",
+    "reconfigure": "reconfigure_api",
+    "reconfigure_handle": "reconfigure_api",
     "register_hook": "observe_api",
     "statistics": "group_statistics",
+    "supports_reconfigure": "reconfigure_api",
 }
 """The module that has each name, below this package; `hooks` and `sparse` are modules."""
 

@@ -55,11 +55,15 @@ def statistics(group: Any = None) -> dict[str, Any]:
             the `density` of the rank with most rows, the expected `union` as a share of all rows,
             its `overlap` (less than 1 if ranks have the same rows), `index_bytes` and `value_bytes`
             that each rank receives, and `expected_ms` by the cost model (`docs/schemes/zen.md`).
+        device_blocks: Of all-reduces on a device by their blocks that are not zeros
+            (`docs/devices.md`): `looked`, at how many tensors; `taken`, of how many only these
+            blocks came to the host; `blocks` of the latter, and `blocks_taken` of them.
         calls: By "<collective> <way>", of the calls that somebody observed (`docs/observing.md`):
             `calls`, `bytes` of the larger side of each, in or out, and `seconds` from their
             beginnings to their ends, waiting for other ranks included.
 
-    With an aggregator also `aggregators`, how many share the columns, `slots`, the fields of
+    With an aggregator also `aggregators`, how many share the columns, `slots`, `fail_overs` (1 if
+    its ranks have gone on without it, after which other counts stand still), the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
     `frame_bytes_received`; without one the counts of the
     worker (`statistics` of `SharedWorker`, `StreamsWorker`, `HostsWorker`).
@@ -78,6 +82,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
         "operations_gloo": sum(gloo.values()),
         "gloo": gloo,
         "sparse": found.sums.kinds.statistics(),
+        "device_blocks": found.staged_blocks.statistics(),
         "calls": found.observers.counts.as_dict(),
         **reducer.statistics(),
     }

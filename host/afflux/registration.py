@@ -12,11 +12,20 @@ __all__ = ["register", "register_with_torch"]
 
 
 def register() -> None:
-    """Register the backend "afflux" for CPU tensors, unless it is registered."""
+    """Register the backend "afflux", unless it is: for the CPU, and for the machine's GPUs.
+
+    A device that the machine lacks is left out, though torch may be built for it: torch takes all
+    that one is registered for as devices that it can carry tensors on, state dicts among others.
+    """
+    import torch
     import torch.distributed as dist
 
     if "afflux" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("afflux", _create, extended_api=True, devices=["cpu"])
+        devices, found = ["cpu"], torch.accelerator.current_accelerator()
+        # For CUDA this asks NVML, and begins nothing that a process could not fork with.
+        if found is not None and found.type != "mps" and torch.accelerator.device_count():
+            devices.append(found.type)
+        dist.Backend.register_backend("afflux", _create, extended_api=True, devices=devices)
         import_module("afflux.by_name")
 
 

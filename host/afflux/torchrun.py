@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from afflux.group.settings.variables import BUILD_VARIABLES
+from afflux.group.settings.variables import READ_ELSEWHERE
 from afflux.processes import end_processes
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
@@ -79,7 +79,7 @@ def run_module(
     variables = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith("AFFLUX_") or key in BUILD_VARIABLES
+        if not key.startswith("AFFLUX_") or key in READ_ELSEWHERE
     }
     variables |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **environment}
     if launcher:

@@ -3,17 +3,20 @@
 import functools
 import logging
 import os
-import weakref
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 from torch.torch_version import __version__ as torch_version
 
 from afflux.adapters import native
+from afflux.adapters.default_group import default_group
 from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
-from afflux.group.core import Group
+from afflux.adapters.reconfigurable import create_reconfigurable
 from afflux.group.settings.membership import (
     NATIVE,
     PYTHON_BACKEND,
@@ -21,7 +24,7 @@ from afflux.group.settings.membership import (
     Membership,
 )
 
-__all__ = ["create_backend"]
+__all__ = ["create_backend", "create_process_group"]
 
 _log = logging.getLogger("afflux")
 
@@ -39,7 +42,7 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
     adapter = _adapter()
     is_default = not dist.is_initialized()
     if backend_options is None and not is_default:
-        backend_options = _default_group.options
+        backend_options = default_group.options
     membership = Membership(
         options.store,
         options.group_rank,
@@ -50,26 +53,13 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
         backend_options,
         adapter,
     )
+    # torch before 2.14 has no such option.
+    if getattr(options, "enable_reconfigure", False):
+        return _reconfigurable(membership, is_default)
     made = _MAKERS[adapter](membership)
     if is_default:
-        _default_group.core = weakref.ref(made.core)
+        default_group.be(made.core)
     return made
-
-
-class _DefaultGroup:
-    """torch's default group of this process, if it is ours."""
-
-    def __init__(self) -> None:
-        self.core: Callable[[], Group | None] = lambda: None
-
-    @property
-    def options(self) -> Any:
-        core = self.core()
-        # An earlier default group says nothing about this one's.
-        return None if core is None or core.closed else core.pg_options
-
-
-_default_group = _DefaultGroup()
 
 
 _MAKERS: dict[str, Callable[[Membership], Any]] = {
@@ -77,6 +67,34 @@ _MAKERS: dict[str, Callable[[Membership], Any]] = {
     PYTHON_BACKEND: PythonBackend.create,
     PYTHON_PROCESS_GROUP: AffluxProcessGroup,
 }
+
+
+def create_process_group(
+    store: Store, rank: int, size: int, timeout: timedelta, name: str, pg_options: Any
+) -> dist.ProcessGroup:
+    """Make a process group that torch's own lists do not have; see `Membership`. Collective."""
+    adapter = _adapter()
+    made = _MAKERS[adapter](
+        Membership(store, rank, size, timeout, name, pg_options=pg_options, adapter=adapter)
+    )
+    if isinstance(made, dist.ProcessGroup):
+        return made
+    group = dist.ProcessGroup(store, rank, size)
+    kind = dist.ProcessGroup.BackendType.CUSTOM
+    group._set_default_backend(kind)
+    for device in dist.Backend.backend_capability["afflux"]:
+        group._register_backend(torch.device(device), kind, made)
+    return group
+
+
+def _reconfigurable(membership: Membership, is_default: bool) -> Any:
+    if membership.adapter != NATIVE:
+        raise RuntimeError(
+            "init_process_group(enable_reconfigure=True): torch lets no backend in Python change "
+            "its ranks; install a C++ compiler (g++) so that the backend afflux is in C++, or "
+            "call afflux.reconfigure, which makes a new default group"
+        )
+    return create_reconfigurable(membership, is_default)
 
 
 def _adapter() -> str:

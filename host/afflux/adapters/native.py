@@ -24,10 +24,12 @@ import torch
 from torch._C._distributed_c10d import Store
 
 import afflux_drivers
+from afflux.adapters.default_group import default_group
 from afflux.group.call.errors import OperationTimeout
 from afflux.group.core import Group
 from afflux.group.reducers.reducer import Comparison
 from afflux.group.settings.membership import Membership
+from afflux.group.shrinking import shrunk
 from afflux_drivers import _native
 from afflux_sim.rtl.compile.attended import run_attended
 from afflux_sim.rtl.compile.cache import (
@@ -38,7 +40,7 @@ from afflux_sim.rtl.compile.cache import (
     digest,
 )
 
-__all__ = ["AdapterUnavailable", "create", "load", "main"]
+__all__ = ["AdapterUnavailable", "compiler_flags", "create", "load", "main"]
 
 _SOURCES = Path(__file__).parent / "native"
 _MAIN = _SOURCES / "unity.cpp"
@@ -73,7 +75,7 @@ def load(again: bool = False) -> ModuleType:
     compiler = chosen.split()
     if shutil.which(compiler[0]) is None:
         raise AdapterUnavailable(f"no C++ compiler ({compiler[0]})")
-    command = [*compiler, *_flags()]
+    command = [*compiler, *compiler_flags(_NAME)]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
     texts += [(_INCLUDES / each).read_text(encoding="utf-8") for each in ("c_api.h", "turn.h")]
     key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
@@ -85,15 +87,19 @@ def load(again: bool = False) -> ModuleType:
     return _import(made / f"{_NAME}{_SUFFIX}")
 
 
-def create(membership: Membership) -> Any:
+def create(membership: Membership, completions: Any = None) -> Any:
     """Make a group with this adapter, and return the backend.
+
+    Args:
+        membership: Of this rank.
+        completions: Those who are told of the end of operations; None for nobody yet.
 
     Raises:
         AdapterUnavailable: See `load`.
         AffluxError: See `Group`.
     """
     module = load()
-    parts = _Parts(module)
+    parts = _Parts(module, completions)
     core = Group(membership, parts)
     reducer = core.reducer
     calls = None if reducer.native is None else reducer.native.calls()
@@ -108,6 +114,7 @@ def create(membership: Membership) -> Any:
         _native.sum_calls(),
         only_gloo,
         _split,
+        _shrink,
         parts.completions,
         OperationTimeout.of_wait,
     )
@@ -123,9 +130,9 @@ def create(membership: Membership) -> Any:
 class _Parts:
     """Turn and Works in C++."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, completions: Any) -> None:
         # torch's hooks, which are told of the end of what is in flight.
-        self.completions = module.Completions()
+        self.completions = module.Completions() if completions is None else completions
         self.turn = module.Turn
         self.pending_work = functools.partial(
             module.PendingWork, completions=self.completions, timed_out=OperationTimeout.of_wait
@@ -143,7 +150,18 @@ def _split(core: Group, store: Store, ranks: list[int], timeout: timedelta, name
     return create(Membership(store, own, len(ranks), timeout, name, members, options))
 
 
-def _flags() -> list[str]:
+def _shrink(core: Group, excluded: list[int], aborts: bool) -> Any:
+    """Make the group of the other ranks of a group, and end that."""
+    if aborts:
+        core.abort()
+    made = create(shrunk(core, excluded))
+    default_group.replaces(core, made.core)
+    core.abort()
+    return made
+
+
+def compiler_flags(name: str) -> list[str]:
+    """Return the flags for a module of that name that includes torch's headers."""
     root = Path(torch.__file__).parent
     return [
         "-std=c++20",
@@ -153,7 +171,7 @@ def _flags() -> list[str]:
         # torch's headers want it, and warn at length without it.
         "-fvisibility=hidden",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-        f"-DTORCH_EXTENSION_NAME={_NAME}",
+        f"-DTORCH_EXTENSION_NAME={name}",
         f"-isystem{root / 'include'}",
         f"-isystem{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
         f"-isystem{sysconfig.get_path('include')}",

@@ -23,6 +23,7 @@ class GlobalTopK(Compressor):
     """
 
     word = "gtopk"
+    on_devices = True
 
     def __init__(self, density: float = 0.001) -> None:
         self.density = checked_density(density)
@@ -41,7 +42,7 @@ class GlobalTopK(Compressor):
             return torch.zeros(0, dtype=torch.int64)
         taken = self._taken(tensor, share_of(self.density, len(tensor)), group)
         average.zero_()
-        average[taken.places] = taken.sums / dist.get_world_size(group)
+        average[taken.places] = (taken.sums / dist.get_world_size(group)).to(average.device)
         return taken.places
 
     def volume(self, elements: int, ranks: int) -> float:

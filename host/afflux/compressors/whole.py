@@ -12,6 +12,7 @@ class Whole(Compressor):
     """All elements as float32: not biased, and four bytes for each that is not in a zero block."""
 
     word = "float32"
+    on_devices = True
     biased = False
 
     def take(

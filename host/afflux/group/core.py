@@ -20,18 +20,18 @@ from afflux.group.call.description import (
     KnownCall,
     describe,
     sides,
-    tensors_in,
 )
 from afflux.group.call.errors import GroupClosed, error_kind
 from afflux.group.call.parts import PYTHON_PARTS, Parts
 from afflux.group.call.plain import Planned
-from afflux.group.call.tensors import check_devices, dtype_name
-from afflux.group.call.work import NO_TIMEOUT
+from afflux.group.call.tensors import dtype_name
+from afflux.group.call.work import NO_TIMEOUT, limit_of
 from afflux.group.engine_calls import EngineCalls
 from afflux.group.exit_hooks import end_users, is_exiting, open_groups
 from afflux.group.forming.formation import Formed, form
 from afflux.group.forming.rendezvous import decline
 from afflux.group.progress import Progress
+from afflux.group.reducers.continued_reducer import continued
 from afflux.group.reducers.monitored_barrier import monitored_barrier
 from afflux.group.reducers.reducer import Comparison
 from afflux.group.reducers.sparse_sums import SparseSums, sparse_call
@@ -39,6 +39,8 @@ from afflux.group.reducers.transfers import pass_on
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.options import settings_for
 from afflux.group.settings.variables import Settings, SettingsError
+from afflux.group.staged_blocks import StagedBlocks
+from afflux.group.staged_calls import StagedCalls, device_of
 from afflux.group.store.notices import CallRecord, Notices, behind
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
@@ -82,9 +84,9 @@ class Group(BackendMethods):
         form: Callable[[Membership, Settings], Formed] = form,
     ) -> None:
         rank, size, name = membership.rank, membership.size, membership.name
-        self.rank = rank
-        self.size = size
-        self.name = name
+        self.membership = membership
+        self.shrinks = 0
+        self.rank, self.size, self.name = rank, size, name
         self.global_ranks = list(membership.global_ranks) or list(range(size))
         self.pid = os.getpid()
         self.timeout_s = membership.timeout.total_seconds()
@@ -93,8 +95,7 @@ class Group(BackendMethods):
         self._parts = parts
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
-        # The objects that must live as long as the group.
-        self.held: list[Any] = []
+        self.held: list[Any] = []  # must live as long as the group
         try:
             self.settings = settings_for(membership.pg_options)
             trace = self.settings.trace
@@ -128,11 +129,15 @@ class Group(BackendMethods):
             size,
             f"afflux-{name}-rank{rank}",
             self._witness.lost,
+            continued(self.reducer),
         )
         self.turn = self._progress.turn
         of_group = self.reducer, self.fallback, self._progress.interrupted
         self._calls = EngineCalls(*of_group, self.turn, self._progress.wake, size)
         self.sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
+        self.staged_blocks = StagedBlocks(self.sums, self.settings.device_blocks)
+        staging = self._calls, self.staged_blocks, self._progress.interrupted
+        self._staged = StagedCalls(*staging, size)
         self.reducer.follow(self.turn)
         open_groups.add(self)
 
@@ -140,7 +145,7 @@ class Group(BackendMethods):
         """Agree with every rank that it is here; that is all it takes."""
         if self.reducer.comparison is Comparison.NEVER:
             return self._fall_back("barrier", (options,))
-        limit_s = self._limit_s(options)
+        limit_s = limit_of(options, self.timeout_s)
         seen = self._observe(_BARRIER.name, _BARRIER.text, "engine", [], [], limit_s)
         work = self._begin(seen, _BARRIER, [], (options,), limit_s)
         if work is not None:
@@ -218,20 +223,8 @@ class Group(BackendMethods):
         # the memory goes back with the caller's last tensor.
         made: list[torch.Tensor] = []
         arguments = call, elements, dtype, self.timeout_s, made
-        self._do(seen, call.text, True, self._allocate, *arguments).wait()
+        self._do(seen, call.text, True, self._calls.allocate, *arguments).wait()
         return made.pop()
-
-    def _allocate(
-        self,
-        call: Call,
-        elements: int,
-        dtype: torch.dtype,
-        timeout_s: float,
-        made: list[torch.Tensor],
-    ) -> list[torch.Tensor]:
-        self._calls.agree(call, timeout_s)
-        made.append(self.reducer.empty(elements, dtype))
-        return []
 
     def attach(self, gloo_counts: Callable[[], dict[str, int]], let_go: Callable[[], None]) -> None:
         """Take what an adapter has that calls Gloo itself. When the group closes it is dropped.
@@ -282,6 +275,8 @@ class Group(BackendMethods):
         with self._refusing():
             found = self._calls.plan(method, arguments)
         if found is None:
+            if device_of(arguments) is not None:
+                return self._stage(method, arguments, True)
             sparse = sparse_call(method, arguments)
             if sparse is not None:
                 return self._sum_sparse(sparse, *arguments)
@@ -289,7 +284,7 @@ class Group(BackendMethods):
         call, planned = found
         options = arguments[-1]
         more = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
-        limit_s = self._limit_s(options)
+        limit_s = limit_of(options, self.timeout_s)
         seen = None
         if self.observers.active:
             outputs = [tensor for part, _ in planned for tensor in part.outputs]
@@ -302,18 +297,30 @@ class Group(BackendMethods):
         return self._do(seen, call.text + more, not options.asyncOp, *reduce)
 
     def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
-        limit_s = self._limit_s(options)
+        limit_s = limit_of(options, self.timeout_s)
         seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
         at_once = not options.asyncOp
         return self._do(seen, call.text, at_once, self.sums.replace, call, tensors[0], limit_s)
 
-    def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        call = describe(method, arguments)
+    def _stage(self, method: str, arguments: tuple[Any, ...], native: bool) -> Any:
+        """Carry out a call on tensors of a device; see `StagedCalls.take`."""
         with self._refusing():
-            check_devices(call.text, tensors_in(arguments))
+            staged = self._staged.take(method, arguments, native)
+        text, options = staged.call.text, arguments[-1]
+        limit_s = limit_of(options, self.timeout_s)
+        way = "gloo" if staged.planned is None else "engine"
+        seen = self._observe(staged.call.name, text, way, *sides(arguments), limit_s)
+        waits = not getattr(options, "asyncOp", True)
+        run = self._staged.carry_out, staged, limit_s
+        return self._do(seen, text, waits, *run, stream=staged.copies.up)
+
+    def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        if device_of(arguments) is not None:
+            return self._stage(method, arguments, False)
+        call = describe(method, arguments)
         options = arguments[-1] if arguments and hasattr(arguments[-1], "timeout") else None
         at_once = not getattr(options, "asyncOp", True)
-        limit_s = self._limit_s(options)
+        limit_s = limit_of(options, self.timeout_s)
         inputs, outputs = sides(arguments)
         seen = self._observe(call.name, call.text, "gloo", inputs, outputs, limit_s)
         run = self._calls.run_gloo, method, arguments, call, limit_s
@@ -331,15 +338,6 @@ class Group(BackendMethods):
     def refuse(self, error: str) -> None:
         """Let the others know that Gloo has refused a call here, which C++ has passed on."""
         self._progress.refuse(ValueError(error), begun=True)
-
-    def _limit_s(self, options: Any) -> float:
-        """Return the seconds for an operation with these options."""
-        wish = getattr(options, "timeout", None)
-        # torch's mark for "the group's" is negative.
-        if wish is not None and wish > NO_TIMEOUT:
-            seconds: float = wish.total_seconds()
-            return seconds
-        return self.timeout_s
 
     def _observe(
         self,
@@ -371,13 +369,19 @@ class Group(BackendMethods):
         return self._calls.begin(call, planned, arguments, make_work, limit_s)
 
     def _do(
-        self, seen: Observation | None, text: str, waits: bool, step: Any, *arguments: Any
+        self,
+        seen: Observation | None,
+        text: str,
+        waits: bool,
+        step: Any,
+        *arguments: Any,
+        stream: torch.Stream | None = None,
     ) -> Any:
         """Queue an operation."""
         if seen is not None:
             arguments = seen, step, *arguments
             step = self._observed
-        return self._progress.submit(text, waits, step, *arguments)
+        return self._progress.submit(text, waits, step, *arguments, stream=stream)
 
     def _observed(self, seen: Observation, step: Any, *arguments: Any) -> list[torch.Tensor]:
         """Carry out one step, and report its beginning and its end."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from afflux.group.call.collectives import Asked, parts_of
+from afflux.group.call.collectives import Asked, Part, parts_of
 from afflux.group.call.description import Call, HandedCall, KnownCall, describe, tensors_in
 from afflux.group.call.plain import PlainCalls, Planned
 from afflux.group.call.tensors import check_writable, lies_plainly
@@ -75,7 +75,7 @@ class EngineCalls:
         found = self._plain.find(method, arguments)
         if found is not None:
             return found
-        planned = self._planned(method, arguments)
+        planned = self.plan_on("cpu", method, arguments)
         if planned is None:
             return None
         call = describe(method, arguments)
@@ -84,21 +84,36 @@ class EngineCalls:
         self._plain.keep(method, arguments, call, planned)
         return call, planned
 
-    def _planned(self, method: str, arguments: tuple[Any, ...]) -> Planned | None:
+    def plan_on(self, device_type: str, method: str, arguments: tuple[Any, ...]) -> Planned | None:
+        """Return a call's collectives with the reducer's plans; None if it is Gloo's.
+
+        Args:
+            device_type: That of all its tensors; if one has another, the call is Gloo's.
+            method: Of the group.
+            arguments: Its arguments.
+
+        Raises:
+            ValueError: Its tensors do not fit one another.
+        """
         for tensor in tensors_in(arguments):
-            if not tensor.is_cpu or tensor.layout is not torch.strided:
+            if tensor.device.type != device_type or tensor.layout is not torch.strided:
                 return None
         planned = []
         for part in parts_of(method, arguments, self._size) or ():
-            if part.asked not in self._plans:
-                if len(self._plans) >= _PLANS_MAX:
-                    self._plans.clear()
-                self._plans[part.asked] = self._reducer.plan(part.asked)
-            plan = self._plans[part.asked]
+            plan = self._plan_of(part.asked)
             if plan is None:
                 return None
             planned.append((part, plan))
         return planned or None
+
+    def _plan_of(self, asked: Asked) -> Any:
+        # Another thread may clear them in the middle.
+        plan = self._plans.get(asked, self)
+        if plan is self:
+            if len(self._plans) >= _PLANS_MAX:
+                self._plans.clear()
+            plan = self._plans[asked] = self._reducer.plan(asked)
+        return plan
 
     def known(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
         """Return what the adapter in C++ has to know of such calls."""
@@ -108,7 +123,7 @@ class EngineCalls:
             if method == "barrier":
                 agreement = native.agreement(call.agreed_number)
                 return KnownCall(call.text, "native", agreement, "", call)
-            planned = self._planned(method, arguments)
+            planned = self.plan_on("cpu", method, arguments)
             if planned is not None:
                 ((part, plan),) = planned
                 prepared = native.prepared(plan)
@@ -180,7 +195,7 @@ class EngineCalls:
             assert native is not None
             began_s = time.monotonic() - min(limit_s, handed.tried_s)
             of_operation = handed.operation, handed.status, handed.text
-            begun = Begun(known.prepared, *of_operation, began_s)
+            begun = Begun(known.prepared, *of_operation, began_s, _written(handed.arguments))
             native.finish(begun, limit_s, self._interrupted)
             self._turn.count_engine_operation()
         return _written(handed.arguments)
@@ -190,9 +205,29 @@ class EngineCalls:
     ) -> list[torch.Tensor]:
         """Carry out a call's collectives, one after the other, in the group's thread."""
         for part, plan in planned:
-            if self._reducer.run(plan, part.inputs, part.outputs, timeout_s, self._interrupted):
-                self._turn.count_engine_operation()
+            self._run(part, plan, timeout_s)
         return _written(arguments)
+
+    def reduce_piece(self, part: Part, timeout_s: float) -> None:
+        """Carry out one collective, or a piece of one for which the reducer has a plan."""
+        self._run(part, self._plan_of(part.asked), timeout_s)
+
+    def _run(self, part: Part, plan: Any, timeout_s: float) -> None:
+        if self._reducer.run(plan, part.inputs, part.outputs, timeout_s, self._interrupted):
+            self._turn.count_engine_operation()
+
+    def allocate(
+        self,
+        call: Call,
+        elements: int,
+        dtype: torch.dtype,
+        timeout_s: float,
+        made: list[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        """Add a tensor that every rank reaches; see `Reducer.empty`."""
+        self.agree(call, timeout_s)
+        made.append(self._reducer.empty(elements, dtype))
+        return []
 
     def agree(self, call: Call, timeout_s: float) -> None:
         """Return when every rank has made the same call."""
@@ -204,16 +239,20 @@ class EngineCalls:
         self._turn.count_engine_operation()
         return []
 
-    def run_gloo(
-        self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
-    ) -> list[torch.Tensor]:
-        """Carry out a call by Gloo, which the ranks compare as the reducer says."""
+    def compare(self, call: Call, timeout_s: float) -> None:
+        """Compare what the ranks call, at once or within the next operation."""
         if self._reducer.comparison is Comparison.BEFORE:
             self.agree(call, timeout_s)
         else:
             # To meet before the call would cost ranks that share memory as much as some of Gloo's
             # calls, which do not all wait for all ranks.
             self._turn.note(call.agreed_number)
+
+    def run_gloo(
+        self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
+    ) -> list[torch.Tensor]:
+        """Carry out a call by Gloo, which the ranks compare as the reducer says."""
+        self.compare(call, timeout_s)
         self._fallback.run(method, arguments, call, timeout_s, self._interrupted)
         return _written(arguments)
 

@@ -16,69 +16,39 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum, auto
 from typing import Any
 
 import torch
 
 from afflux.group.call.description import HandedCall
-from afflux.group.call.errors import CallRefused, GroupClosed, GroupFailed, OperationTimeout
+from afflux.group.call.errors import (
+    CallRefused,
+    GroupClosed,
+    GroupFailed,
+    OperationTimeout,
+    without_frames,
+)
 from afflux.group.call.parts import Parts, PendingWork
 from afflux.group.call.work import LateWork
+from afflux.group.continuing import Continuing
 from afflux.group.liveness.outside import Outside
+from afflux.group.reducers.continued_reducer import ContinuedJobReducer
 from afflux.group.shutdown import Shutdown
+from afflux.group.staging.copies import on_stream
 from afflux.group.store.keys import GroupStore
 from afflux.group.store.notices import CallRecord, Notices, Watcher
+from afflux.group.tasks import Changed, Kind, News, Step, Task, Woken
 from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, Interrupted
 
-__all__ = ["Progress", "Step"]
+__all__ = ["Progress"]
 
 _GIVE_UP_S = 1.0
 """How long a call that is given up waits until the thread leaves its tensors alone."""
 
 _NEWS_AGAIN_S = 0.5
 """The store had news for this rank, then did not answer: how often it is asked what they are."""
-
-Step = Callable[..., list[torch.Tensor]]
-"""Carries out one operation: it takes the task's arguments, and returns the tensors written."""
-
-
-class _Kind(Enum):
-    OPERATION = auto()
-    BEGUN = auto()
-    """An operation that another thread has begun."""
-    OUTSIDE = auto()
-    """No operation of the group's: its errors end nothing."""
-
-
-@dataclass
-class _Task:
-    call: str
-    step: Step
-    arguments: tuple[Any, ...]
-    work: PendingWork
-    kind: _Kind = _Kind.OPERATION
-    claims: list[None] = field(default_factory=lambda: [None])
-
-    def claim(self) -> bool:
-        """Return whether the calling thread is the first that decides what becomes of it."""
-        # Without a lock, which a signal handler might find held.
-        try:
-            self.claims.pop()
-        except IndexError:
-            return False
-        return True
-
-
-class _News:
-    """In the queue of tasks: there are notices for this rank."""
-
-
-class _Woken:
-    """In the queue of tasks: the turn has been handed over, with an operation that has begun."""
 
 
 class Progress:
@@ -95,6 +65,7 @@ class Progress:
         size: Ranks of the group.
         name: Names the threads.
         lost: Returns the error if ranks are gone that an operation with this number waits for.
+        continued: The reducer, if it goes on without its aggregators.
     """
 
     def __init__(
@@ -109,13 +80,14 @@ class Progress:
         size: int,
         name: str,
         lost: Callable[[int], RanksEnded | None] = lambda _sequence: None,
+        continued: ContinuedJobReducer | None = None,
     ) -> None:
         self._rank = rank
         self._pid = os.getpid()
         self._finish = finish
         self._parts = parts
         # A signal handler may run, and use it, in the middle of any line.
-        self._tasks: queue.SimpleQueue[_Task | _News | _Woken | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Task | News | Changed | Woken | None] = queue.SimpleQueue()
         self._counting = threading.RLock()
         # The thread that has it may use reducer and Gloo. Its count of pending operations is of
         # those that have been submitted and whose callbacks have not returned.
@@ -132,6 +104,8 @@ class Progress:
         self._thread: threading.Thread | None = None
         self._only_one = threading.Lock()
         self._watcher = Watcher(keys, self._tell)
+        self._continuing = Continuing(continued, self._outside, self._shutdown)
+        self._continuing.begin(self.interrupted, lambda: self._tell(Changed()))
 
     @property
     def failure(self) -> AffluxError | None:
@@ -144,7 +118,14 @@ class Progress:
         failed = self.failure is not None and not isinstance(self.failure, GroupClosed)
         return max(0, self.turn.sequence - (self.turn.running or failed))
 
-    def submit(self, call: str, waits: bool, step: Step, *arguments: Any) -> PendingWork:
+    def submit(
+        self,
+        call: str,
+        waits: bool,
+        step: Step,
+        *arguments: Any,
+        stream: torch.Stream | None = None,
+    ) -> PendingWork:
         """Queue an operation.
 
         A future's callback runs in the progress thread. Calls that it submits are carried out at
@@ -157,13 +138,15 @@ class Progress:
                 the operation is given up, and the group with it.
             step: Carries it out.
             arguments: For `step`.
+            stream: Stream of a device at whose end the results are there; None for the CPU.
 
         Raises:
             AffluxError: The group has failed or is closed.
         """
         # First without a lock: a forked process may have a copy that is never released.
         self.check()
-        task = _Task(call, step, arguments, self.new_work(call, waits))
+        work = self.new_work(call, waits, stream)
+        task = Task(call, step, arguments, work, stream=stream)
         if self.turn.mine():
             self._carry_out(task)
         else:
@@ -190,7 +173,7 @@ class Progress:
             return []
 
         self.check()
-        task = _Task(call, done, (), self.new_work(call, False), _Kind.OUTSIDE)
+        task = Task(call, done, (), self.new_work(call, False), Kind.OUTSIDE)
         self._submit(task)
         try:
             task.work.wait(timedelta(seconds=timeout_s))
@@ -205,16 +188,18 @@ class Progress:
                 "before, and is not over"
             ) from None
 
-    def _submit(self, task: _Task) -> None:
+    def _submit(self, task: Task) -> None:
         # With the lock: nothing is queued after the mark of the end, where it would be lost.
         with self._counting:
             self.check()
             self.turn.add_pending(1)
             self._queue(task)
 
-    def new_work(self, call: str, waits: bool) -> PendingWork:
+    def new_work(self, call: str, waits: bool, stream: torch.Stream | None = None) -> PendingWork:
         """Make the Work of an operation; for the arguments see `submit`."""
-        return self._parts.pending_work(call, self.may_block, self.abandon if waits else None)
+        give_up = self.abandon if waits else None
+        devices = [] if stream is None else [stream.device]
+        return self._parts.pending_work(call, self.may_block, give_up, devices)
 
     def wake(self, given_up: str = "") -> None:
         """Let the thread bring an operation to its end that has been handed over with the turn.
@@ -223,7 +208,7 @@ class Progress:
             given_up: Name of the exception that a signal handler has raised in the call; empty if
                 none has.
         """
-        self._queue(_Woken())
+        self._queue(Woken())
         if given_up:
             self.abandon(given_up)
 
@@ -263,6 +248,7 @@ class Progress:
         """Return why the operation in progress must be given up; None if not. For waiting loops."""
         if self._interruption is not None:
             return str(self._interruption)
+        self._continuing.attend()
         return self._outside.reason()
 
     def refuse(self, error: BaseException, begun: bool = False) -> None:
@@ -300,7 +286,10 @@ class Progress:
         # Waiting loops check every 0.25 s, then ask the other ranks what they were doing.
         if self._thread is not None:
             self._thread.join(10.0)
-        return in_time and self.failure is None
+        over = in_time and self.failure is None
+        if over:
+            self._continuing.bequeath()
+        return over
 
     def confirm_end(self, timeout_s: float | None, holds: bool) -> None:
         """Confirm the end to the others, after `stop`; see `Shutdown.confirm`."""
@@ -308,7 +297,7 @@ class Progress:
             return
         self._shutdown.confirm(timeout_s, holds, self._outside.gone)
 
-    def _queue(self, task: _Task | _News | _Woken | None) -> None:
+    def _queue(self, task: Task | News | Changed | Woken | None) -> None:
         """Let the thread do it, which is started if there is none."""
         self._tasks.put(task)
         if self._thread is not None:
@@ -322,10 +311,10 @@ class Progress:
             while not self._tasks.empty() and self._serve():
                 pass
 
-    def _tell(self) -> None:
+    def _tell(self, news: News | Changed | None = None) -> None:
         with self._counting:
             if not self._stopping:
-                self._queue(_News())
+                self._queue(news or News())
 
     def may_block(self) -> bool:
         """Return whether the calling thread is another than the one that does the work."""
@@ -343,16 +332,20 @@ class Progress:
         try:
             task = self._tasks.get(timeout=self._again_s)
         except queue.Empty:
-            task = _News()
+            task = News()
         if task is None:
             # An operation in a caller's thread may be in progress.
             self._enter()
             self._drained.set()
             self.turn.leave()
             return False
-        if isinstance(task, _News):
+        if isinstance(task, News):
             self._news = True
-        elif isinstance(task, _Woken):
+        elif isinstance(task, Changed):
+            self._enter()
+            self._continuing.hear()
+            self.turn.leave()
+        elif isinstance(task, Woken):
             self._carry_out_handed(self.turn.take_over())
         else:
             self._enter()
@@ -373,9 +366,9 @@ class Progress:
             return
         call = HandedCall(*handed)
         work = call.work.get() if isinstance(call.work, LateWork) else call.work
-        self._carry_out_last(_Task(call.known.text, self._finish, (call,), work, _Kind.BEGUN))
+        self._carry_out_last(Task(call.known.text, self._finish, (call,), work, Kind.BEGUN))
 
-    def _carry_out_last(self, task: _Task) -> None:
+    def _carry_out_last(self, task: Task) -> None:
         """Carry out what has been queued, and give the turn back."""
         try:
             self._carry_out(task)
@@ -387,15 +380,15 @@ class Progress:
         """Learn of other ranks' failures while idle, and let who holds the job close.
 
         Returns:
-            Whether the store has told the news; there are some.
+            Whether there is no more to hear.
         """
         self._enter()
         try:
-            return self._shutdown.hear()
+            return self._shutdown.hear(self._continuing.bequeath)
         finally:
             self.turn.leave()
 
-    def _carry_out(self, task: _Task) -> None:
+    def _carry_out(self, task: Task) -> None:
         if not task.claim():
             return
         if self.failure is not None:
@@ -404,18 +397,24 @@ class Progress:
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
         try:
-            tensors = task.step() if task.kind is _Kind.OUTSIDE else self._execute(task)
+            tensors = task.step() if task.kind is Kind.OUTSIDE else self._execute(task)
         except Exception as failure:
-            # Its frames hold tensors.
-            error = failure.with_traceback(None)
-        if error is None:
-            task.work.succeed(tensors)
-        else:
-            task.work.fail(error)
+            error = without_frames(failure)
+        try:
+            if error is None:
+                # The future records what its users' streams are to wait for.
+                with on_stream(task.stream):
+                    task.work.succeed(tensors)
+            else:
+                task.work.fail(error)
+        except Exception as failure:
+            # A device that has failed, such as by an illegal access: every call upon it raises.
+            failed = GroupFailed(f"{self._shutdown.named()}: {failure}")
+            task.work.fail(self._shutdown.fail(failed))
 
-    def _execute(self, task: _Task) -> list[torch.Tensor]:
+    def _execute(self, task: Task) -> list[torch.Tensor]:
         """Carry out one operation, or the rest of it. An error fails the group."""
-        if task.kind is _Kind.OPERATION:
+        if task.kind is Kind.OPERATION:
             self.turn.begin(task.call)
         try:
             if self._interruption is not None:

@@ -1,6 +1,7 @@
 """How a group ends at one rank: by the first error, which all ranks learn, or in peace."""
 
 import contextlib
+import copy
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -64,15 +65,21 @@ class Shutdown:
     def fail(self, error: AffluxError, ask: bool = True) -> AffluxError:
         """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
         turn = self._turn
+        dead = error.ranks if isinstance(error, RanksEnded) else ()
         record = CallRecord(
-            self._rank, turn.sequence, turn.latest, turn.running, str(error), type(error).__name__
+            self._rank,
+            turn.sequence,
+            turn.latest,
+            turn.running,
+            str(error),
+            type(error).__name__,
+            dead,
         )
         records: dict[int, CallRecord] = {}
         with contextlib.suppress(Exception):
             first = self._notices.declare(record)
             self._give_up(f"rank {self._rank} failed: {error}")
             if ask and not isinstance(error, GroupClosed):
-                dead = error.ranks if isinstance(error, RanksEnded) else ()
                 records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
                 departed, silence = self._notices.departed(), self._notices.silence
                 error = explain(error, first, records, self._size, silence, departed)
@@ -81,11 +88,15 @@ class Shutdown:
         _log.info("rank %d: %s", self._rank, error)
         return error
 
-    def hear(self) -> bool:
+    def hear(self, bequeath: Callable[[], None]) -> bool:
         """Learn of other ranks' failures while idle, and let who holds the job close.
 
+        Args:
+            bequeath: Leaves to others what they may lack, before this rank says that it is done.
+
         Returns:
-            Whether the store has told the news; there are some.
+            Whether there is no more to hear: if not, the news are still to be told, or this rank
+            has yet to come to the group's last operation.
         """
         self._notices.look()
         if self.failure is not None:
@@ -96,9 +107,10 @@ class Shutdown:
             return True
         last = self._notices.closing()
         if last is None or last > self._turn.sequence:
-            return last is not None
+            return False
         closer = self._notices.closer()
         if closer != self._rank:
+            bequeath()
             self._notices.confirm_close()
             self._set(GroupClosed(f"rank {closer} has destroyed the group"))
         return True
@@ -131,5 +143,6 @@ class Shutdown:
             self._notices.confirm_close()
 
     def _set(self, error: AffluxError) -> None:
-        self.failure = error
+        # Not the one that callers see: its frames have the group, which would never be freed.
+        self.failure = copy.copy(error)
         self._turn.closed = True

@@ -48,12 +48,14 @@ class Compressor(SchemePart, ABC):
         word: Its name in AFFLUX_SCHEME.
         biased: Whether the average of what is given differs, in expectation, from the tensors'.
             Then what is left has to be kept, or training goes astray.
+        on_devices: Whether it takes tensors on any of torch's devices; if not, only on the CPU.
         density: Share of the elements that it gives, above 0 and at most 1; None if it gives all,
             or as many as their values have it. May be changed between two tensors, at all ranks.
     """
 
     word: ClassVar[str]
     biased: ClassVar[bool] = True
+    on_devices: ClassVar[bool] = False
     density: float | None = None
 
     @abstractmethod

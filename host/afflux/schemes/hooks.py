@@ -18,6 +18,8 @@ def scheme_hook(state: Scheme, bucket: GradBucket) -> torch.futures.Future[torch
         state: Used for this model alone.
         bucket: Flat gradients, float32, float16 or bfloat16. (DDP calls by this name.)
     """
-    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    device = bucket.buffer().device
+    devices: list[int | str | torch.device] = [] if device.type == "cpu" else [device]
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
     future.set_result(state.average_bucket(bucket))
     return future

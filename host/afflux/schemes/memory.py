@@ -33,7 +33,7 @@ class Memory:
         """
         key = tuple(names)
         known = self._flat.get(key)
-        if known is not None and len(known) == sum(sizes):
+        if known is not None and len(known) == sum(sizes) and known.device == device:
             return known
         made = torch.zeros(sum(sizes), dtype=torch.float32, device=device)
         pieces = dict(zip(key, made.split(list(sizes)), strict=True))

@@ -219,7 +219,8 @@ class Scheme:
             )
         if self.density is not None:
             self.compressor.density = self.density
-        wide = gradients.to(torch.float32)
+        device = gradients.device if self.compressor.on_devices else "cpu"
+        wide = gradients.to(device, torch.float32)
         if self._kept is None:
             self.compressor.take(wide.clone(), wide, self.group)
         else:

@@ -67,7 +67,15 @@ class Kinds:
             self._kinds.clear()
         return self._kinds.setdefault(text, Kind())
 
-    def choose(self, text: str, rows: Rows, sums: Sums, indices: Way, values: Way) -> Form:
+    def choose(
+        self,
+        text: str,
+        rows: Rows,
+        sums: Sums,
+        indices: Way,
+        values: Way,
+        may_be_dense: bool = True,
+    ) -> Form:
         """Return the form of a sum, and log why; the same at all ranks.
 
         Lists and counts are chosen by time, all rows in place of the union's by bytes.
@@ -78,7 +86,7 @@ class Kinds:
         form = row_sparse
         row_bytes = rows.width * rows.element_bytes
         fits = rows.all <= _MEMORY_TIMES * rows.union or rows.all * row_bytes <= _SMALL_BYTES
-        if fits and self.costs.bytes(dense) <= self.costs.bytes(row_sparse):
+        if may_be_dense and fits and self.costs.bytes(dense) <= self.costs.bytes(row_sparse):
             form = dense
         kind = self.kind(text)
         kind.calls[form.name] += 1

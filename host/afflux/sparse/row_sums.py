@@ -1,13 +1,11 @@
 """All-reduce of sparse COO tensors: the ranks agree on the union of their rows, and sum those.
 
-1. The ranks add up how many rows each has, and the costs of their steps so far: with that all of
-   them know in which form the sum travels (`afflux.sparse.kinds`).
-2. They agree on the union of the rows, as lists or as counts (`afflux.sparse.index_forms`).
-3. The union's rows, one after the other, are an ordinary tensor. Each rank puts its rows into it,
+1. The ranks agree on the union of their rows (`afflux.sparse.agreement`).
+2. The union's rows, one after the other, are an ordinary tensor. Each rank puts its rows into it,
    and the group sums it as any other: blocks that a rank does not have are not sent.
 
-Each step is one operation of the group. If the union would be nearly everything, the second is left
-out and all rows are summed: the step from sparse to dense of SparCML (C. Renggli et al., SC 2019).
+If the union would be nearly everything, all rows are summed without agreeing on it: the step from
+sparse to dense of SparCML (C. Renggli et al., SC 2019).
 A tensor is never made dense otherwise.
 
 **Placement.** What one rank offers of the union's blocks may lie close together, such as the
@@ -18,18 +16,13 @@ back. A block has the same elements as before, hence the same bits.
 """
 
 import math
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from afflux.sparse.cost_model import TOLD, carried
-from afflux.sparse.index_forms import StepTraffic
+from afflux.sparse.agreement import agree, count_rows, measured
 from afflux.sparse.kinds import Kinds
 from afflux.sparse.sums import Sums
-from afflux.sparse.union import by_counts, by_lists
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.rows import pack, unshuffle
 from afflux_hdl.contract import wire
@@ -68,44 +61,27 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
     _check_order(own, ids)
     width = own.shape[own.sparse_dim() :].numel()
     values = own.values().reshape(ids.numel() * width).resolve_conj().resolve_neg()
-    counts = _counted(ids.numel(), sums, kinds)
+    counts = count_rows(ids.numel(), sums, kinds)
     if sum(counts) * width == 0:
         # Rows without elements are all there is to say of any.
         return _made(ids[:0], values[:0], own)
     dtype = str(own.dtype).removeprefix("torch.")
     text = f"{reduction} {dtype} {tuple(own.shape)}, {own.sparse_dim()} sparse"
-    kind = kinds.kind(text)
-    rows = kind.rows(all_rows, counts, width, values.element_size())
-    ways = sums.way(torch.int32, "sum"), sums.way(own.dtype, reduction)
-    form = kinds.choose(text, rows, sums, *ways)
-    if form.name == "dense":
+    agreed = agree(text, ids, counts, all_rows, width, own.dtype, reduction, sums, kinds)
+    if agreed.union is None:
         union, places = None, ids
     else:
-        with _measured(form.steps[0], kinds, sums.size):
-            lists = form.name == "lists"
-            found = (
-                by_lists(ids, counts, all_rows, sums) if lists else by_counts(ids, all_rows, sums)
-            )
-        union = torch.from_numpy(found.numbers())
-        places = torch.from_numpy(found.positions(ids.numpy()))
-        kind.learn(rows, union.numel())
+        union = torch.from_numpy(agreed.union.numbers())
+        places = torch.from_numpy(agreed.union.positions(ids.numpy()))
     elements = (all_rows if union is None else union.numel()) * width
     room = _packed(values, places, elements, width, sums)
-    with _measured(form.steps[-1], kinds, sums.size):
+    with measured(agreed.form.steps[-1], kinds, sums.size):
         sums.all_reduce(room, reduction)
     summed = _unpacked(room, elements, sums)
     if union is None:
         union, summed = _not_zero(summed.view(all_rows, width))
-        kind.learn(rows, union.numel())
+        agreed.kind.learn(agreed.rows, union.numel())
     return _made(union, summed, own)
-
-
-@contextmanager
-def _measured(step: StepTraffic, kinds: Kinds, ranks: int) -> Iterator[None]:
-    """Let the group's costs know what a step takes."""
-    began_s = time.monotonic()
-    yield
-    kinds.costs.note(carried(step, ranks), time.monotonic() - began_s)
 
 
 def _packed(
@@ -187,20 +163,6 @@ def _check_order(tensor: torch.Tensor, ids: torch.Tensor) -> None:
         f"a sparse tensor of shape {tuple(tensor.shape)} is said to be coalesced, but has the "
         f"index {index}, with the value {value}, after the index {before}"
     )
-
-
-def _counted(count: int, sums: Sums, kinds: Kinds) -> list[int]:
-    """Return how many rows each rank has; let `kinds` hear what their steps cost."""
-    # In two words: neither is negative, however many there are.
-    told = torch.zeros((sums.size, 2 + TOLD), dtype=torch.int32)
-    own = (count >> 31, count & 0x7FFFFFFF, *kinds.costs.told())
-    told[sums.rank] = torch.tensor(own, dtype=torch.int32)
-    began_s = time.monotonic()
-    sums.all_reduce(told, "sum")
-    kinds.costs.note(told.nbytes, time.monotonic() - began_s)
-    heard = told.tolist()
-    kinds.costs.hear([each[2:] for each in heard])
-    return [(high << 31) + low for high, low, *_ in heard]
 
 
 def _flat(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:

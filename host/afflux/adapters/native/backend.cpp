@@ -45,10 +45,12 @@ void wake_surely(const py::object& wake) {
 AffluxBackend::AffluxBackend(int rank, int size, py::object core,
                              c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<Turn> turn,
                              py::object calls, py::object sums, bool only_gloo, py::object splitter,
-                             std::shared_ptr<Completions> completions, py::object timed_out)
+                             py::object shrinker, std::shared_ptr<Completions> completions,
+                             py::object timed_out)
     : Backend(rank, size),
       core_(core),
       splitter_(std::move(splitter)),
+      shrinker_(std::move(shrinker)),
       capsule_(calls),
       may_block_(core.attr("may_block")),
       abandon_(core.attr("abandon")),

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -27,16 +28,32 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
+// torch's class has the method that AffluxBackend overrides.
+template <typename Base>
+concept Shrinks = requires(Base& base, const std::vector<std::int64_t>& excluded,
+                           const c10::intrusive_ptr<typename Base::Options>& options) {
+    { base.shrink(excluded, 0, options) } -> std::same_as<c10::intrusive_ptr<Base>>;
+};
+
+#ifdef AFFLUX_TORCH_HAS_COMPLETION_HOOKS
+inline void add_hook(Completions& completions, std::int64_t id, c10d::CompletionHook hook) {
+    completions.add(id, [hook = std::move(hook)](auto key, auto duration_ms) {
+        hook({.completionKey = key, .duration_ms = duration_ms});
+    });
+}
+#endif
+
 class AffluxBackend : public c10d::Backend {
   public:
     // `core` is the group, `gloo` its Gloo backend; `calls` the capsule of its reducer, None
     // if C++ cannot call that; `sums` that of sums in memory; `only_gloo` says that there is no
-    // other engine than Gloo; `splitter(core, store, ranks, options)` makes a group of some ranks;
+    // other engine than Gloo; `splitter(core, store, ranks, options)` makes a group of some ranks,
+    // `shrinker(core, excluded, aborts)` one of those that are left;
     // `timed_out` as for PendingWork.
     AffluxBackend(int rank, int size, py::object core, c10::intrusive_ptr<c10d::Backend> gloo,
                   std::shared_ptr<Turn> turn, py::object calls, py::object sums, bool only_gloo,
-                  py::object splitter, std::shared_ptr<Completions> completions,
-                  py::object timed_out);
+                  py::object splitter, py::object shrinker,
+                  std::shared_ptr<Completions> completions, py::object timed_out);
 
     const std::string getBackendName() const override { return "afflux"; }
     py::object core() const { return core_.get(); }
@@ -123,6 +140,10 @@ class AffluxBackend : public c10d::Backend {
     c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                       const std::vector<int>& ranks,
                                       const c10::intrusive_ptr<Options>& options) override;
+    // Without "override": torch before 2.13 may lack them, and later ones may call them otherwise.
+    bool supportsShrinking() const { return Shrinks<c10d::Backend>; }
+    c10::intrusive_ptr<Backend> shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                       const c10::intrusive_ptr<Options>& options);
     void shutdown() override;
     void abort() override;
     c10d::ErrorType getError() override;
@@ -130,9 +151,7 @@ class AffluxBackend : public c10d::Backend {
     // Without them an operation that hangs has ended for torch's flight recorder.
     bool supportsCompletionHooks() const override { return true; }
     void registerCompletionHook(std::int64_t id, c10d::CompletionHook hook) override {
-        completions_->add(id, [hook = std::move(hook)](auto key, auto duration_ms) {
-            hook({.completionKey = key, .duration_ms = duration_ms});
-        });
+        add_hook(*completions_, id, std::move(hook));
     }
     void unregisterCompletionHook(std::int64_t id) override { completions_->remove(id); }
 #endif
@@ -155,6 +174,8 @@ class AffluxBackend : public c10d::Backend {
     WorkPointer hand_over(const Known& call, const Asked& asked, std::int64_t tried_ns,
                           const WorkPointer& gloo, const More& more);
     [[noreturn]] void refused(const std::exception_ptr& error);
+    // Copies of tensors of a device.
+    Tensors on_host(const Tensors& tensors) const;
     // The Work of a send or a receive, with which torch's hooks are told of its end.
     WorkPointer told(WorkPointer work) const;
     template <typename Send>
@@ -162,7 +183,7 @@ class AffluxBackend : public c10d::Backend {
     template <typename... Arguments>
     WorkPointer in_python(const char* method, const Arguments&... arguments);
 
-    const PythonObject core_, splitter_, capsule_, may_block_, abandon_, timed_out_;
+    const PythonObject core_, splitter_, shrinker_, capsule_, may_block_, abandon_, timed_out_;
     mutable std::mutex gloo_mutex_;
     c10::intrusive_ptr<c10d::Backend> gloo_;  // none once the group is closed
     const std::shared_ptr<Turn> turn_;

@@ -34,6 +34,16 @@ c10::intrusive_ptr<c10d::Backend> AffluxBackend::split(
     });
 }
 
+c10::intrusive_ptr<c10d::Backend> AffluxBackend::shrink(
+    const std::vector<std::int64_t>& excluded, int flags,
+    const c10::intrusive_ptr<Backend::Options>& /*options*/) {
+    // torch's flags: 0, or 1 for calls in flight to be given up.
+    return with_python([&] {
+        return shrinker_.get()(core_.get(), excluded, flags != 0)
+            .cast<c10::intrusive_ptr<c10d::Backend>>();
+    });
+}
+
 c10d::ErrorType AffluxBackend::getError() {
     // Callers ask often: most answers need no Python.
     if (!turn_->closed.load() || getpid() != process_) return c10d::ErrorType::SUCCESS;

@@ -3,6 +3,7 @@
 
 #include "backend.hpp"
 #include "completion.hpp"
+#include "reconfigurable.hpp"
 #include "turn.h"
 #include "works.hpp"
 
@@ -58,15 +59,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 
     py::class_<PendingWork, c10d::Work, c10::intrusive_ptr<PendingWork>>(module, "PendingWork")
         .def(py::init([](std::string call, py::object may_block, py::object give_up,
-                         py::object timed_out, std::shared_ptr<Completions> completions) {
+                         std::vector<c10::Device> devices, py::object timed_out,
+                         std::shared_ptr<Completions> completions) {
                  return c10::make_intrusive<PendingWork>(
                      std::move(call), PythonObject(std::move(may_block)),
                      PythonObject(std::move(timed_out)),
                      give_up.is_none() ? PythonObject() : PythonObject(std::move(give_up)),
-                     std::move(completions));
+                     std::move(completions), std::move(devices));
              }),
-             py::arg("call"), py::arg("may_block"), py::arg("give_up") = py::none(), py::kw_only(),
-             py::arg("timed_out"), py::arg("completions"))
+             py::arg("call"), py::arg("may_block"), py::arg("give_up") = py::none(),
+             py::arg("devices") = std::vector<c10::Device>(), py::kw_only(), py::arg("timed_out"),
+             py::arg("completions"))
         .def_property_readonly("call", &PendingWork::call)
         .def("succeed", &PendingWork::succeed)
         .def("fail", &PendingWork::fail)
@@ -78,11 +81,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def(py::init([](int rank, int size, py::object core,
                          const c10::intrusive_ptr<c10d::Backend>& gloo, std::shared_ptr<Turn> turn,
                          py::object calls, py::object sums, bool only_gloo, py::object splitter,
-                         std::shared_ptr<Completions> completions, py::object timed_out) {
+                         py::object shrinker, std::shared_ptr<Completions> completions,
+                         py::object timed_out) {
             return c10::make_intrusive<AffluxBackend>(
                 rank, size, std::move(core), gloo, std::move(turn), std::move(calls),
-                std::move(sums), only_gloo, std::move(splitter), std::move(completions),
-                std::move(timed_out));
+                std::move(sums), only_gloo, std::move(splitter), std::move(shrinker),
+                std::move(completions), std::move(timed_out));
         }))
         .def_property_readonly("core", &AffluxBackend::core)
         .def("gloo_counts", &AffluxBackend::gloo_counts)
@@ -94,6 +98,19 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def_property(
             "observed", [](const AffluxBackend& backend) { return backend.observed.load(); },
             [](AffluxBackend& backend, bool observed) { backend.observed.store(observed); });
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    py::class_<ReconfigurableBackend, c10d::Backend, c10::intrusive_ptr<ReconfigurableBackend>>(
+        module, "ReconfigurableBackend")
+        .def(py::init(
+            [](int rank, int size, py::object changer, std::shared_ptr<Completions> completions) {
+                return c10::make_intrusive<ReconfigurableBackend>(rank, size, std::move(changer),
+                                                                  std::move(completions));
+            }))
+        .def_property_readonly("core", &ReconfigurableBackend::core)
+        .def("get_error", &ReconfigurableBackend::getError, no_python)
+        .def("perform_nocolor_split", [](const ReconfigurableBackend&, const py::object&) {});
+#endif
 }
 
 }  // namespace afflux

@@ -4,6 +4,7 @@
 #include "control.cpp"
 #include "module.cpp"
 #include "negated.cpp"
+#include "reconfigurable.cpp"
 #include "sums.cpp"
 #include "transfers.cpp"
 #include "works.cpp"

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -13,8 +14,9 @@ constexpr std::chrono::milliseconds kSlice{100};
 
 }  // namespace
 
-Future make_future() {
-    return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+Future make_future(std::vector<c10::Device> devices) {
+    return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                    std::move(devices));
 }
 
 Future FinishedWork::getFuture() {
@@ -27,13 +29,15 @@ Future FinishedWork::getFuture() {
 }
 
 PendingWork::PendingWork(std::string call, PythonObject may_block, PythonObject timed_out,
-                         PythonObject give_up, std::shared_ptr<const Completions> completions)
+                         PythonObject give_up, std::shared_ptr<const Completions> completions,
+                         std::vector<c10::Device> devices)
     : call_(std::move(call)),
       may_block_(std::move(may_block)),
       timed_out_(std::move(timed_out)),
       give_up_(std::move(give_up)),
       completions_(std::move(completions)),
-      future_(make_future()) {}
+      devices_(devices),
+      future_(make_future(std::move(devices))) {}
 
 bool PendingWork::end(std::vector<at::Tensor> tensors, PythonObject error) {
     RecordingPointer recording;
@@ -77,7 +81,23 @@ void PendingWork::succeed(std::vector<at::Tensor> tensors) {
     if (!end(tensors, PythonObject())) return;
     const Ending ending{*this};
     completions_->tell(key_, duration_ms_);
-    future_->markCompleted(c10::IValue(std::move(tensors)));
+    try {
+        record_ends();
+        future_->markCompleted(c10::IValue(std::move(tensors)));
+    } catch (...) {
+        // A device that has failed lets nothing be recorded.
+        future_->setErrorIfNeeded(std::current_exception());
+        throw;
+    }
+}
+
+void PendingWork::record_ends() {
+    for (const c10::Device& device : devices_) {
+        c10::Event event(device.type());
+        event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+        const std::scoped_lock lock(mutex_);
+        landed_.push_back(std::move(event));
+    }
 }
 
 void PendingWork::fail(py::object error) {
@@ -95,7 +115,8 @@ void PendingWork::end_with_it(RecordingPointer recording) {
 
 bool PendingWork::isCompleted() {
     const std::scoped_lock lock(mutex_);
-    return over();
+    return over() && std::all_of(landed_.begin(), landed_.end(),
+                                 [](const c10::Event& event) { return event.query(); });
 }
 
 bool PendingWork::isSuccess() const {
@@ -125,15 +146,20 @@ void PendingWork::throw_error() const {
     }
     if (!error) return;
     const PythonLock python;
-    // Waits of several threads raise the same error; each starts a traceback of its own.
-    throw_exception(error.get().attr("with_traceback")(py::none()));
+    // Each wait raises an error of its own. Its traceback has the frame that waits, and that often
+    // this Work and its group: if the Work had it, Python could free none of them.
+    throw_exception(py::module_::import("afflux.group.call.errors").attr("another")(error.get()));
 }
 
 void PendingWork::handle_signals() {
     with_python([&] {
         if (PyErr_CheckSignals() == 0) return;
         py::error_already_set raised;
-        if (give_up_ && !isCompleted()) {
+        const auto ended = [this] {
+            const std::scoped_lock lock(mutex_);
+            return over();
+        };
+        if (give_up_ && !ended()) {
             try {
                 give_up_.get()(raised.type().attr("__name__"));
             } catch (py::error_already_set& another) {
@@ -182,6 +208,8 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
     }
     lock.unlock();
     throw_error();
+    // Not yet completed is one that a hook waits for within its end.
+    if (!devices_.empty() && future_->completed()) future_->waitAndThrow();
     return true;
 }
 

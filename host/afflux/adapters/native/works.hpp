@@ -1,6 +1,8 @@
 // The Works of a group's collectives, with futures of a list of tensors, as DDP's C++ wants them.
 #pragma once
 
+#include <c10/core/Event.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,7 +19,8 @@ namespace afflux {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-Future make_future();
+// `devices` are those of the tensors, but for the CPU.
+Future make_future(std::vector<c10::Device> devices = {});
 
 // One that was over before its call returned.
 class FinishedWork : public c10d::Work {
@@ -51,9 +54,11 @@ class PendingWork : public c10d::Work {
     // `may_block()` is False in the thread that would have to do the work;
     // `timed_out(call, seconds)` is the error of a wait that has timed out; `give_up(name)`, if
     // there is one, is called when a signal handler raises an exception of that name in a wait;
-    // `completions` are the group's.
+    // `completions` are the group's. The current streams of `devices` at the end are what those of
+    // a waiter wait for.
     PendingWork(std::string call, PythonObject may_block, PythonObject timed_out,
-                PythonObject give_up, std::shared_ptr<const Completions> completions);
+                PythonObject give_up, std::shared_ptr<const Completions> completions,
+                std::vector<c10::Device> devices = {});
 
     void succeed(std::vector<at::Tensor> tensors);
     void fail(py::object error);
@@ -83,6 +88,7 @@ class PendingWork : public c10d::Work {
     bool end(std::vector<at::Tensor> tensors, PythonObject error);
     void be_over();
     bool over() const;  // with the lock
+    void record_ends();
     struct Ending {
         PendingWork& work;
         ~Ending() { work.be_over(); }
@@ -95,6 +101,8 @@ class PendingWork : public c10d::Work {
     const std::shared_ptr<const Completions> completions_;
     const std::uint64_t key_ = next_completion_key();
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    const std::vector<c10::Device> devices_;
+    std::vector<c10::Event> landed_;  // the ends of the copies to these
     const Future future_;
     bool ending_ = false;
     std::thread::id ender_;

@@ -45,6 +45,11 @@ class Part:
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
 
+    @property
+    def small(self) -> torch.Tensor:
+        """The tensor of a rank's own elements."""
+        return self.inputs[0] if self.asked.collective == "all_gather" else self.outputs[0]
+
 
 def parts_of(method: str, arguments: tuple[Any, ...], size: int) -> list[Part] | None:
     """Return a call's collectives; None if it is none of those that a reducer may carry out.

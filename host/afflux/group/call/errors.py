@@ -1,11 +1,21 @@
 """The errors of a group, and what torch calls them."""
 
+import copy
+
 import torch.distributed as dist
 
 from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
 
-__all__ = ["CallRefused", "GroupClosed", "GroupFailed", "OperationTimeout", "error_kind"]
+__all__ = [
+    "CallRefused",
+    "GroupClosed",
+    "GroupFailed",
+    "OperationTimeout",
+    "another",
+    "error_kind",
+    "without_frames",
+]
 
 
 class CallRefused(AffluxError):
@@ -48,3 +58,36 @@ def error_kind(failure: Exception | None) -> str:
     if isinstance(failure, RanksEnded) or getattr(failure, "elsewhere", False):
         return "REMOTE_ERROR"
     return "TIMEOUT" if isinstance(failure, DeadlineExceeded) else "COMM_ERROR"
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """Return an error that has no traceback any more, nor has what it comes from.
+
+    Frames hold tensors, and the group: who keeps such an error keeps both.
+    """
+    found: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and not any(each is one for one in found):
+            found.append(each.with_traceback(None))
+            waiting += [each.__cause__, each.__context__]
+    return error
+
+
+def another(error: BaseException) -> BaseException:
+    """Return an error like this one, for one more who raises it.
+
+    The traceback of a wait for a Work has the frame that waits, and with it the Work and the group.
+    If the error that the Work keeps had that traceback, they would keep each other: Python
+    cannot look into those that are made in C++, and would free none of them.
+    """
+    try:
+        found = copy.copy(error)
+    except Exception:
+        # A class of somebody else's, whose constructor takes other arguments.
+        return error.with_traceback(None)
+    if type(found) is not type(error):
+        return error.with_traceback(None)
+    found.__cause__ = error.__cause__
+    return found

@@ -1,6 +1,6 @@
 """An adapter's parts of a group: its turn and its Works, in Python or in C++."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ class Parts(Protocol):
         call: str,
         may_block: Callable[[], bool],
         give_up: Callable[[str], None] | None = None,
+        devices: Sequence[torch.device] = (),
     ) -> PendingWork:
         """Make the Work of an operation that is queued; see `AffluxWork`."""
 

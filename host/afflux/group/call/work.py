@@ -1,21 +1,28 @@
 """The handle of one collective: `async_op=True` returns it, and DDP waits for it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from afflux.group.call.errors import OperationTimeout
+from afflux.group.call.errors import OperationTimeout, another
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
 
-__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "LateWork", "ObservedTransfer"]
+__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "LateWork", "ObservedTransfer", "limit_of"]
 
 NO_TIMEOUT = timedelta(0)
 """The value that torch passes for "wait for ever"."""
+
+
+def limit_of(options: Any, otherwise_s: float) -> float:
+    """Return the seconds for a call with these options of c10d's, which may name none."""
+    wish = getattr(options, "timeout", None)
+    # torch's mark for "the group's" is negative.
+    return otherwise_s if wish is None or wish <= NO_TIMEOUT else float(wish.total_seconds())
 
 
 class _Failure:
@@ -44,6 +51,8 @@ class AffluxWork(dist.Work):
         may_block: Returns False if the calling thread is the one that would have to do the work.
         give_up: Called with the name of an exception that a signal handler raises in a wait, as
             Ctrl-C does. None if a wait that ends early leaves the operation as it is.
+        devices: Of its tensors, but for the CPU: their current streams at the end are what the
+            current streams of a waiter wait for.
     """
 
     def __init__(
@@ -51,6 +60,7 @@ class AffluxWork(dist.Work):
         call: str,
         may_block: Callable[[], bool],
         give_up: Callable[[str], None] | None = None,
+        devices: Sequence[torch.device] = (),
     ) -> None:
         super().__init__()
         self.call = call
@@ -65,7 +75,10 @@ class AffluxWork(dist.Work):
         self._over = False
         self._error: BaseException | None = None
         self._tensors: list[torch.Tensor] = []
-        self._raw: torch.futures.Future = torch.futures.Future()
+        self._devices = tuple(devices)
+        # The ends of the copies to these.
+        self._landed: list[torch.Event] = []
+        self._raw: torch.futures.Future = torch.futures.Future(devices=list(devices))
         self._future = self._raw.then(_unwrap)
 
     def succeed(self, tensors: list[torch.Tensor]) -> None:
@@ -84,6 +97,9 @@ class AffluxWork(dist.Work):
             self._tensors = tensors
             self._error = error
         try:
+            if error is None:
+                streams = map(torch.accelerator.current_stream, self._devices)
+                self._landed = [stream.record_event() for stream in streams]
             # First, as a thread that has waited may ask the future at once.
             self._raw.set_result(tensors if error is None else _Failure(error))
         finally:
@@ -112,8 +128,9 @@ class AffluxWork(dist.Work):
             if not self._wait(seconds if seconds > 0 else -1.0):
                 raise OperationTimeout.of_wait(self.call, seconds)
         if self._error is not None:
-            # Waits of several threads raise the same error; each starts a traceback of its own.
-            raise self._error.with_traceback(None)
+            raise another(self._error)
+        if self._devices and self._future.done():
+            self._future.wait()
         return True
 
     def _wait(self, seconds: float) -> bool:
@@ -132,8 +149,8 @@ class AffluxWork(dist.Work):
         return self._future
 
     def is_completed(self) -> bool:
-        """Return whether it has ended, in success or failure."""
-        return self._is_over()
+        """Return whether it has ended, in success or failure, on a device too."""
+        return self._is_over() and all(event.query() for event in self._landed)
 
     def is_success(self) -> bool:
         """Return whether it has ended in success."""

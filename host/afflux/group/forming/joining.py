@@ -2,22 +2,40 @@
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from afflux.group.forming.host_memory import Units
+from afflux.group.reducers.continued_reducer import ContinuedJobReducer, Replace
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.variables import Settings
+from afflux.group.store.epoch import Epoch
 from afflux.group.store.exchange import Exchange
+from afflux_drivers._native import Journal
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 
-__all__ = ["join_jobs"]
+__all__ = ["GoingOn", "join_jobs"]
 
 _log = logging.getLogger("afflux")
+
+
+class GoingOn(NamedTuple):
+    """How a group goes on when its aggregators end.
+
+    Attributes:
+        epoch: The change, in the store.
+        replace: Makes what takes their place.
+        timeout_s: The group's timeout.
+    """
+
+    epoch: Epoch
+    replace: Replace
+    timeout_s: float
 
 
 def join_jobs(
@@ -28,6 +46,7 @@ def join_jobs(
     holding: Holding,
     units: Units,
     topology: Topology,
+    going_on: GoingOn | None = None,
 ) -> JobReducer:
     """Join the jobs with the worker of this rank, or of its host. Collective.
 
@@ -39,6 +58,7 @@ def join_jobs(
         holding: This rank's hold on them.
         units: The ranks that each worker sends for.
         topology: Which way the sums take.
+        going_on: How the group goes on when its aggregators end; None if it ends with them.
 
     Raises:
         StepFailed: A rank could not join; at every rank.
@@ -46,6 +66,8 @@ def join_jobs(
     worker: Worker | None = None
     leads = rank == units.own[0]
     rounds = units.by_host and settings.rounding == "host"
+    # The ranks of a host that send one stream do not know which results the others have.
+    journal = Journal() if going_on is not None and not units.by_host else None
 
     def join() -> None:
         nonlocal worker
@@ -57,6 +79,7 @@ def join_jobs(
             loss=_loss(settings, rank),
             peer_timeout_s=settings.peer_timeout_s,
             reduced=rounds,
+            journal=journal,
         )
         try:
             worker.join(settings.connect_timeout_s)
@@ -81,7 +104,10 @@ def join_jobs(
         )
         return HostJobReducer(ours, tickets, settings.aggregator, holding, topology)
     assert worker is not None
-    return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)
+    of_jobs = worker, tickets, settings.aggregator, holding, topology
+    if journal is None or going_on is None:
+        return NativeJobReducer(*of_jobs)
+    return ContinuedJobReducer(*of_jobs, journal, rank, *going_on)
 
 
 def _loss(settings: Settings, rank: int) -> LossSwitch | None:

@@ -12,20 +12,24 @@ import json
 import logging
 import os
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
-from afflux.group.forming.joining import join_jobs
+from afflux.group.forming.joining import GoingOn, join_jobs
+from afflux.group.forming.replacement import Replacement
 from afflux.group.forming.streams import Aggregator, StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.streams_reducer import StreamsReducer
 from afflux.group.reducers.topology import Topology
-from afflux.group.settings.aggregator_url import lanes_to
+from afflux.group.settings.aggregator_url import AggregatorUrl, lanes_to
 from afflux.group.settings.variables import Settings
+from afflux.group.store.epoch import Epoch
 from afflux.group.store.exchange import Exchange, RendezvousError
 from afflux.group.store.introduction import Introduction, check_agreement
 from afflux.group.store.keys import GroupStore, master_of
@@ -61,6 +65,9 @@ class Forming(NamedTuple):
         keys: The group's.
         lease: Of the group's jobs, at rank 0.
         everyone: The introductions of all ranks, at rank 0.
+        change: The number of the change that comes when the aggregators end, from 1.
+        patience_s: How long the ranks wait for one another in each step; None: as long as what is
+            done there may take.
     """
 
     rank: int
@@ -70,6 +77,8 @@ class Forming(NamedTuple):
     keys: GroupStore
     lease: GroupLease
     everyone: list[Introduction]
+    change: int = 1
+    patience_s: float | None = None
 
 
 class GlooPlan(NamedTuple):
@@ -98,12 +107,14 @@ class JobPlan(NamedTuple):
         hosts: The ranks of each host.
         boards: Hosts and ports of aggregators that are elsewhere than their control channels.
         tickets: Of the jobs; empty if rank 0 first has to know more of the ranks.
+        ends: Whether the group ends with its aggregators: nothing else may take their place.
     """
 
     topology: Topology
     hosts: list[list[int]]
     boards: list[list[Any]]
     tickets: str
+    ends: bool = False
 
     def make(self, forming: Forming) -> Reducer[Any]:
         """Join the jobs. Collective."""
@@ -113,16 +124,52 @@ class JobPlan(NamedTuple):
             tickets = _own(text, units.own[0])
             return join_jobs(
                 forming.exchange, forming.rank, forming.settings, tickets, forming.lease,
-                units, topology,
+                units, topology, self._going_on(forming),
             )  # fmt: skip
         except BaseException:
             units.close()
             raise
 
+    def _going_on(self, forming: Forming) -> GoingOn | None:
+        """Return how the group goes on when the aggregators end; None if it may not."""
+        settings = forming.settings
+        if self.ends or forming.size == 1:
+            return None
+
+        def patient(exchange: Exchange, settings: Settings) -> Forming:
+            # All must hear from all: a rank that gave up early would leave others waiting.
+            return forming._replace(
+                exchange=exchange, settings=settings, patience_s=exchange.timeout_s
+            )
+
+        def spare(exchange: Exchange, url: AggregatorUrl, spares: Sequence[AggregatorUrl]) -> Any:
+            other = replace(settings, aggregator=url, spare=tuple(spares))
+            lease = GroupLease(forming.keys.store, other)
+            topology = Topology("aggregator", f"AFFLUX_SPARE={url}")
+            ends = settings.require and not spares
+            plan = JobPlan(topology, self.hosts, [list(each) for each in url.addresses], "", ends)
+            try:
+                return plan.make(
+                    patient(exchange, other)._replace(lease=lease, change=forming.change + 1)
+                )
+            except BaseException:
+                lease.give_back()
+                raise
+
+        def streams(exchange: Exchange, topology: Topology, secret: str) -> Reducer[Any]:
+            url = AggregatorUrl("streams")
+            other = replace(settings, aggregator=url)
+            plan = StreamsPlan(topology, self.hosts, secret, require=False)
+            return plan.make(patient(exchange, other))
+
+        of_group = forming.keys, forming.rank, forming.size
+        made = Replacement(*of_group, settings, spare, streams, forming.change)
+        return GoingOn(Epoch(*of_group, forming.change), made, forming.exchange.timeout_s)
+
     def _get(self, forming: Forming, units: Units) -> str:
         """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
         exchange, settings = forming.exchange, forming.settings
-        patience_s = settings.start_timeout_s + settings.connect_timeout_s
+        patience_s = forming.patience_s or settings.start_timeout_s + settings.connect_timeout_s
         ways: list[int] = []
         if self.boards:
             lanes = partial(self._way, settings)
@@ -186,7 +233,7 @@ class StreamsPlan(NamedTuple):
             named = Aggregator((url.host, url.port), bytes.fromhex(self.aggregator))
             streams = join_streams(
                 forming.exchange, forming.rank, group, forming.settings,
-                named if url.host else None,
+                named if url.host else None, forming.patience_s,
             )  # fmt: skip
             where = authority(url.host, url.port) if url.host else ""
             if not units.by_host:
@@ -229,9 +276,9 @@ def to_json(plan: Plan) -> str:
         case JobPlan():
             if plan.boards:
                 ticket["boards"] = plan.boards
-            if plan.topology.by_host:
-                ticket["hosts"] = plan.hosts
-            elif plan.tickets:
+            ticket["hosts"] = plan.hosts
+            ticket["require"] = plan.ends
+            if plan.tickets:
                 ticket["job"] = plan.tickets
         case StreamsPlan():
             ticket |= {"require": plan.require}
@@ -250,7 +297,11 @@ def from_json(text: str) -> Plan:
     if "streams" in ticket:
         return StreamsPlan(topology, **ticket["streams"], require=ticket["require"])
     return JobPlan(
-        topology, ticket.get("hosts", []), ticket.get("boards", []), ticket.get("job", "")
+        topology,
+        ticket.get("hosts", []),
+        ticket.get("boards", []),
+        ticket.get("job", ""),
+        ticket["require"],
     )
 
 
@@ -282,12 +333,13 @@ def decide(forming: Forming, unshared: str) -> Plan:
         return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require, key)
     # The ranks look for their ways to boards before a job is asked for.
     boards = lease.boards()
+    ends = settings.require and not settings.spare
     if topology.by_host:
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
     elif not boards:
         flat = Units.flat(forming.rank, forming.size)
-        return JobPlan(topology, hosts, [], lease.get(lanes, flat.all, everyone))
-    return JobPlan(topology, hosts, boards, "")
+        return JobPlan(topology, hosts, [], lease.get(lanes, flat.all, everyone), ends)
+    return JobPlan(topology, hosts, boards, "", ends)
 
 
 def _units(forming: Forming, topology: Topology, hosts: list[list[int]]) -> tuple[Topology, Units]:

@@ -17,8 +17,9 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from afflux.group.forming.carrier import Lacks, connect_ucx, lacks, takes_ucx
+from afflux.group.forming.carrier import connect_ucx, takes_ucx
 from afflux.group.forming.one_hop import one_hop_bytes
+from afflux.group.settings.carrier import Lacks, lacks
 from afflux.group.settings.host_address import address_among, address_of_interface, own_address
 from afflux.group.settings.thread_count import thread_count
 from afflux.group.settings.variables import Settings
@@ -109,6 +110,7 @@ def join_streams(
     group: StreamsGroup,
     settings: Settings,
     aggregator: Aggregator | None = None,
+    patience_s: float | None = None,
 ) -> Streams:
     """Connect with the other ranks of the own mesh. Collective in the whole group.
 
@@ -118,6 +120,8 @@ def join_streams(
         group: The group.
         settings: Own.
         aggregator: The one to which the ranks connect, too; None for none.
+        patience_s: How long the ranks wait for one another in each step; None: as long as what is
+            done there may take.
 
     Returns:
         The own ones.
@@ -127,7 +131,7 @@ def join_streams(
             cannot connect with the aggregator; at every rank.
         RendezvousError: Ranks did not come.
     """
-    joining = _Joining(exchange, rank, group, settings)
+    joining = _Joining(exchange, rank, group, settings, patience_s)
     try:
         joining.join(aggregator is not None)
         if aggregator is not None:
@@ -144,10 +148,16 @@ class _Joining:
     """One rank's way to its streams."""
 
     def __init__(
-        self, exchange: Exchange, rank: int, group: StreamsGroup, settings: Settings
+        self,
+        exchange: Exchange,
+        rank: int,
+        group: StreamsGroup,
+        settings: Settings,
+        patience_s: float | None = None,
     ) -> None:
         self._exchange, self._rank, self._group = exchange, rank, group
         self._settings = settings
+        self._patience_s = patience_s
         self._members = sorted(each for mesh in group.meshes for each in mesh)
         self._mesh: Sequence[int] = next((mesh for mesh in group.meshes if rank in mesh), ())
         self._listeners: dict[int, Listener] = {}
@@ -161,8 +171,10 @@ class _Joining:
 
     def join(self, aggregated: bool) -> None:
         """Connect with the other ranks, and choose what carries the streams."""
-        members, patience_s = self._members, self._settings.connect_timeout_s
-        published = self._exchange.share("port", members, self._listen, patience_s)
+        members, connect_s = self._members, self._settings.connect_timeout_s
+        published = self._exchange.share(
+            "port", members, self._listen, self._patience_s or connect_s
+        )
         self._ports = {
             rank: [_Port(*each) for each in found["ports"]]
             for rank, found in zip(members, published, strict=True)
@@ -186,7 +198,7 @@ class _Joining:
             address = next(port.host for port in self._ports[self._rank] if port.host)
             return {"failed": failed, "one_hop": one_hop_bytes(links, address)}
 
-        patience_s = patience_s * len(networks) + _PATIENCE_S
+        patience_s = self._patience_s or connect_s * len(networks) + _PATIENCE_S
         connected = self._exchange.share("streams", members, connect, patience_s)
         self.one_hop = max(each["one_hop"] for each in connected)
         # Those who have waited in vain know less.
@@ -237,7 +249,7 @@ class _Joining:
 
     def join_ucx(self, lanes: list[list[socket.socket | None]]) -> _native.UcxLanes | None:
         """Let UCX carry these lanes. Collective."""
-        patience_s = self._settings.connect_timeout_s + _PATIENCE_S
+        patience_s = self._patience_s or self._settings.connect_timeout_s + _PATIENCE_S
         return connect_ucx(self._exchange, self._rank, self._members, self._mesh, lanes, patience_s)
 
     def lanes(self) -> list[list[socket.socket | None]]:

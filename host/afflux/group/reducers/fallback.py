@@ -26,8 +26,9 @@ __all__ = ["GlooFallback"]
 _log = logging.getLogger("afflux")
 
 # Gloo rejects some arguments only in its own thread, with the same kind of error as for a broken
-# connection. Every rank has made the same call, so every rank gets the same error.
-_NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
+# connection. Every rank has made the same call, so every rank gets the same error. The timeout of
+# one part of a call closes the connections of others: "Application timeout caused pair closure".
+_NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|[Tt]imeout|peer|[Ss]ocket")
 
 _CPU = torch.device("cpu")
 

@@ -31,6 +31,7 @@ _SHORT = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch
 _ORDERED = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 """Floats whose greatest and least are found as those of integers: Gloo may lose a NaN."""
 
+_SCATTERS = ("_reduce_scatter_base", "reduce_scatter_tensor_coalesced")
 _BITS = ("band", "bor", "bxor")
 _REDUCTIONS = ("sum", "product", "min", "max", *_BITS)
 
@@ -76,7 +77,7 @@ def taken_as_is(method: str, arguments: tuple[Any, ...], size: int) -> bool:
 
     Of a reduce, at its destination.
     """
-    if method == "alltoall":
+    if method == "alltoall" or method in _SCATTERS:
         return False
     reduction = reduction_of(arguments)
     try:
@@ -148,6 +149,15 @@ def hand_over(method: str, arguments: tuple[Any, ...], rank: int, size: int) -> 
         # Gloo's own is for lists of tensors of one size.
         outputs, inputs, _ = changed
         return _joined_lists(outputs, inputs, options, finish)
+    if method in _SCATTERS:
+        outputs, inputs, _ = (
+            changed if isinstance(changed[0], list) else ([changed[0]], [changed[1]], 0)
+        )
+        if [own.numel() * size for own in outputs] == [each.numel() for each in inputs]:
+            own_inputs = {each.data_ptr() for each in tensors_in(arguments)}
+            sums = [each.clone() if each.data_ptr() in own_inputs else each for each in inputs]
+            return _scattered(outputs, sums, changed[-1], rank, finish)
+        # Gloo has an error for that.
     return Handed(method, tuple(changed), finish)
 
 
@@ -168,6 +178,31 @@ def _joined_lists(
         finish()
 
     return Handed("alltoall_base", (received, sent, *sizes, options), part)
+
+
+def _scattered(
+    outputs: list[torch.Tensor],
+    sums: list[torch.Tensor],
+    options: Any,
+    rank: int,
+    finish: Callable[[], None],
+) -> Handed:
+    """Return a reduce-scatter as the all-reduce that it is in Gloo, too.
+
+    Gloo's own waits for it without a limit, so that a rank that waits would not hear of a death.
+    """
+    changed = dist.AllreduceCoalescedOptions()
+    changed.reduceOp, changed.timeout = options.reduceOp, options.timeout
+
+    def part() -> None:
+        for own, each in zip(outputs, sums, strict=True):
+            flat = each.reshape(-1)
+            piece = flat[rank * own.numel() : (rank + 1) * own.numel()].view(own.shape)
+            with torch.inference_mode(own.is_inference()):
+                own.copy_(piece)
+        finish()
+
+    return Handed("allreduce_coalesced", (sums, changed), part)
 
 
 def reduced_form(dtype: torch.dtype, reduction: str, size: int) -> Form:

@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
@@ -134,16 +135,8 @@ class JobReducer(Generic[_Worker]):
         (tensor,) = outputs
         elements = elements_of(tensor)
         summed = np.concatenate([elements >> 16, elements & 0xFFFF]) if plan.divided else elements
-        with self._naming():
-            self._worker.all_reduce(
-                summed,
-                plan.dtype,
-                plan.reduction,
-                plan.shape,
-                timeout_s,
-                self._watching(interrupted),
-                in_place=True,
-            )
+        of_call = plan.dtype, plan.reduction, plan.shape, timeout_s, interrupted
+        self._all_reduce(summed, *of_call)
         if plan.divided:
             upper, lower = summed.astype(np.int64).reshape(2, -1)
             total = torch.from_numpy((upper << 16) + lower)
@@ -155,10 +148,23 @@ class JobReducer(Generic[_Worker]):
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """All-reduce an empty tensor whose shape contains the number."""
         nothing = np.empty(0, np.int32)
+        of_call = wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s, interrupted
+        self._all_reduce(nothing, *of_call)
+
+    def _all_reduce(
+        self,
+        elements: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        shape: tuple[int, ...],
+        timeout_s: float,
+        interrupted: Interruption,
+    ) -> None:
+        """Reduce elements in place; see `Worker.all_reduce`."""
         with self._naming():
             self._worker.all_reduce(
-                nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s,
-                self._watching(interrupted),
+                elements, dtype, reduction, shape, timeout_s, self._watching(interrupted),
+                in_place=True,
             )  # fmt: skip
 
     def _watching(self, interrupted: Interruption) -> Interruption:

@@ -1,7 +1,7 @@
 """The carrier of a group's collectives: the interface, as the group and C++ use it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -124,6 +124,7 @@ class Begun(NamedTuple):
         status: The return value of the C++ call.
         text: Why, if the status says that it failed.
         began_s: When it began, as `time.monotonic` has it.
+        outputs: The tensors that the call writes.
     """
 
     call: Any
@@ -131,6 +132,7 @@ class Begun(NamedTuple):
     status: int
     text: str
     began_s: float
+    outputs: Sequence[torch.Tensor] = ()
 
     @property
     def waited_s(self) -> float:

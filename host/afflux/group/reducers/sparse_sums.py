@@ -94,6 +94,10 @@ class SparseSums(Sums):
         self._count = count
         self._until = 0.0
 
+    def limit(self, timeout_s: float) -> None:
+        """Let the next steps have so much time, together."""
+        self._until = time.monotonic() + timeout_s
+
     def replace(
         self, call: SparseCall, tensor: torch.Tensor, timeout_s: float
     ) -> list[torch.Tensor]:
@@ -110,7 +114,7 @@ class SparseSums(Sums):
         Raises:
             AffluxError: As for any all-reduce.
         """
-        self._until = time.monotonic() + timeout_s
+        self.limit(timeout_s)
         self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
         self._check(call, tensor.dtype)
         result = all_reduce_coo(tensor, call.reduction, self, self.kinds)

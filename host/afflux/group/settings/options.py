@@ -9,12 +9,14 @@ __all__ = ["Options", "settings_for"]
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "aggregator": ((str,), "a text"),
+    "spare": ((str,), "a text"),
     "lanes": ((int,), "an integer"),
     "slots": ((int,), "an integer"),
     "interface": ((str,), "a text"),
     "require": ((bool,), "True or False"),
     "rounding": ((str,), "a text"),
     "carrier": ((str,), "a text"),
+    "device_blocks": ((str,), "a text"),
 }
 """The value of other fields is a number of seconds."""
 
@@ -28,16 +30,20 @@ class Options:
     Groups that are made later without `pg_options` have those of the default group, and the parts
     of a group that is split have the group's. The values, units and defaults are those of the
     variables (`afflux.group.settings.variables`); times are in seconds. All ranks must give the
-    same `rounding` and `carrier`, and the same `aggregator`, or aggregators with the same parent.
+    same `rounding`, `carrier` and `device_blocks`, and the same `aggregator`, or aggregators with
+    the same parent.
 
     Attributes:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".
+        spare: As AFFLUX_SPARE: one, or several as "udp://one:4700,udp://other:4700". Rank 0's
+            counts.
         lanes: As AFFLUX_LANES.
         slots: As AFFLUX_SLOTS. Rank 0's counts.
         interface: As AFFLUX_INTERFACE: one, or several as "eth1,eth2".
         require: As AFFLUX_REQUIRE. Rank 0's counts.
         rounding: As AFFLUX_ROUNDING: "exact", or "host".
         carrier: As AFFLUX_CARRIER: "tcp", "ucx" or "auto".
+        device_blocks: As AFFLUX_DEVICE_BLOCKS: "auto", "on" or "off".
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.
         peer_timeout_s: As AFFLUX_PEER_TIMEOUT.
@@ -45,12 +51,14 @@ class Options:
     """
 
     aggregator: str | None = None
+    spare: str | None = None
     lanes: int | None = None
     slots: int | None = None
     interface: str | None = None
     require: bool | None = None
     rounding: str | None = None
     carrier: str | None = None
+    device_blocks: str | None = None
     connect_timeout_s: float | None = None
     start_timeout_s: float | None = None
     peer_timeout_s: float | None = None

@@ -52,6 +52,9 @@ _STEPS = {
     "finding": "say whether they can go on",
     "witness": "say on which host they are",
     "listens": "say where they listen",
+    "left": "call shrink_group",
+    "ways": "say what may take the aggregator's place",
+    "gloo": "connect with the others over Gloo",
 }
 
 _FAILED = "failed"
@@ -80,8 +83,16 @@ class StepFailed(RendezvousError):
     """A rank could not do its part of a step; every rank knows it, and for which reason."""
 
 
+def _nothing() -> None:
+    return None
+
+
 def missing_of(
-    store: BoundedStore, keys: list[str], timeout_s: float, unless: str = ""
+    store: BoundedStore,
+    keys: list[str],
+    timeout_s: float,
+    unless: str = "",
+    look: Callable[[], None] = _nothing,
 ) -> list[str]:
     """Wait until all keys are in the store; return those that are not after `timeout_s`.
 
@@ -92,6 +103,7 @@ def missing_of(
         keys: The keys to wait for.
         timeout_s: How long.
         unless: A key with the reason why they may never come; empty for none.
+        look: Called again and again; raises an `AffluxError` if they may never come.
 
     Raises:
         StoreSilent: The store does not say.
@@ -104,12 +116,16 @@ def missing_of(
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return [key for key in keys if not store.check([key])]
-        reason = store.find(unless) if unless else None
-        if reason is not None:
+        try:
+            reason = store.find(unless) if unless else None
+            if reason is not None:
+                raise StepFailed(reason.decode())
+            look()
+        except AffluxError:
             # They may have come between the two looks, and the failure after them.
             if store.check(keys):
                 return []
-            raise StepFailed(reason.decode())
+            raise
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.3, _LAST_POLL_S)
     return []
@@ -123,18 +139,33 @@ class Exchange:
         rank: Own rank.
         size: Ranks of the group.
         timeout_s: Timeout of each step; the error names the ranks that did not come.
+        look: Called again and again while others are waited for; raises an `AffluxError` if that is
+            to end.
     """
 
-    def __init__(self, store: Store | BoundedStore, rank: int, size: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        store: Store | BoundedStore,
+        rank: int,
+        size: int,
+        timeout_s: float,
+        look: Callable[[], None] = _nothing,
+    ) -> None:
         self._keys = store if isinstance(store, BoundedStore) else BoundedStore(store)
         self._rank = rank
         self._size = size
         self._timeout_s = timeout_s
+        self._look = look
 
     @property
     def size(self) -> int:
         """Ranks of the group."""
         return self._size
+
+    @property
+    def timeout_s(self) -> float:
+        """Timeout of each step."""
+        return self._timeout_s
 
     @property
     def _store(self) -> BoundedStore:
@@ -353,7 +384,8 @@ class Exchange:
     def _collect(self, keys: list[str], timeout_s: float, heeds: bool = True) -> list[str]:
         who = f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
         try:
-            missing = missing_of(self._store, keys, timeout_s, _FAILED if heeds else "")
+            unless = _FAILED if heeds else ""
+            missing = missing_of(self._store, keys, timeout_s, unless, self._look)
             if not missing:
                 return [self._store.get(key).decode() for key in keys]
         except StoreSilent as silence:
@@ -374,5 +406,4 @@ def names_of(keys: list[str]) -> str:
         return "rank 0 to say whether all ranks can go on"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"
-    # A step that is tried again has a number after its name.
-    return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0].rstrip('0123456789')]}"
+    return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0]]}"

@@ -9,7 +9,7 @@ wakes it.
 import json
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from afflux.group.store.bounded import StoreSilent
@@ -37,6 +37,7 @@ class CallRecord:
         running: Whether that was still in progress.
         error: Message of its own error; empty if it only learnt of another's.
         kind: Class name of that error.
+        ended: Ranks whose processes have ended, or have left the group, by that error.
     """
 
     rank: int
@@ -45,6 +46,7 @@ class CallRecord:
     running: bool
     error: str = ""
     kind: str = ""
+    ended: Sequence[int] = ()
 
     def __str__(self) -> str:
         if self.sequence == 0:
@@ -138,7 +140,7 @@ class Notices:
             first = CallRecord(**json.loads(text))
         except (RuntimeError, ValueError):
             _log.debug("the failure could not be published", exc_info=True)
-        self._announce()
+        self._announce({*record.ended, *first.ended})
         return first
 
     def publish(self, record: CallRecord) -> None:
@@ -150,7 +152,8 @@ class Notices:
     def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, CallRecord]:
         """Return the records that come within `timeout_s`, by rank.
 
-        Ranks that are `dead`, or have left the group, write none: nobody waits for them.
+        Ranks that are `dead`, here or by a record, or have left the group, write none: nobody waits
+        for them.
         """
         found: dict[int, CallRecord] = {}
         awaited = set(range(self._size)) - {*dead, *self.departed()}
@@ -161,6 +164,7 @@ class Notices:
                     record = self._read(f"record/{rank}")
                     if record is not None:
                         found[rank] = record
+                        awaited.difference_update(record.ended)
             # A store that is gone, with the rank that held it perhaps, or silent brings no more.
             if (
                 awaited <= found.keys()
@@ -245,18 +249,18 @@ class Notices:
                 return missing
             time.sleep(0.01)
 
-    def _announce(self) -> None:
+    def _announce(self, ended: Collection[int] = ()) -> None:
         self._set(NEWS_KEY, "1")
         if not self._watch.wake_key:
             return
         for rank in range(self._size):
             key = self._get(waker_key(rank))
             if key is not None:
-                self._wake(key)
+                self._wake(key, rank not in ended)
 
-    def _wake(self, key: str) -> None:
+    def _wake(self, key: str, lives: bool = True) -> None:
         try:
-            self._watch.wake(key)
+            self._watch.wake(key, lives)
         except RuntimeError:
             _log.debug("the store rejected %s", key, exc_info=True)
 

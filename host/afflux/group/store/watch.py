@@ -92,7 +92,10 @@ class StoreWatch:
         self._thread: threading.Thread | None = None
 
     def add(self, prefix: str, news: Callable[[], None]) -> None:
-        """Call `news` once, in this object's thread, when there is news under `prefix`."""
+        """Call `news` once, in this object's thread, when there is news under `prefix`.
+
+        A group may have several, of which the one with the shortest prefix ends the others.
+        """
         with self._lock:
             self._groups[prefix] = news
             self._has_groups.set()
@@ -103,13 +106,19 @@ class StoreWatch:
     def remove(self, prefix: str) -> None:
         """Forget a group. Callbacks that run already may still be running."""
         with self._lock:
-            if self._groups.pop(prefix, None) is not None:
+            if self._pop(prefix) is not None:
                 self._left_early = True
 
-    def wake(self, wake_key: str) -> None:
-        """Wake the process with this key, after the news for it has been written."""
+    def wake(self, wake_key: str, lives: bool = True) -> None:
+        """Wake the process with this key, after the news for it has been written.
+
+        Args:
+            wake_key: The key.
+            lives: Whether it is known to live; if not, `stop` does not wait until it has looked.
+        """
         self.asked.set(wake_key, "1")
-        self._woken.add(wake_key)
+        if lives:
+            self._woken.add(wake_key)
 
     def stop(self) -> None:
         """End the thread, once the processes that this one has woken have looked.
@@ -119,8 +128,8 @@ class StoreWatch:
         deadline = time.monotonic() + _HEARD_S
         with contextlib.suppress(RuntimeError):
             # A rank that has heard that all of its groups are closed has no need to say so, and
-            # perhaps no store to say it to.
-            if self._blocks and self._left_early:
+            # perhaps no store to say it to. One that has woken others may be woken by them, too.
+            if self._blocks and (self._left_early or self._woken):
                 self.asked.set(self.wake_key + _ENDED, "1")
             for key in self._woken - {self.wake_key}:
                 while self._asleep(key) and time.monotonic() < deadline:
@@ -179,11 +188,16 @@ class StoreWatch:
         for prefix in prefixes:
             if store.check([f"{prefix}/{NEWS_KEY}"]):
                 with self._lock:
-                    news = self._groups.pop(prefix, None)
+                    news = self._pop(prefix)
                     if not self._groups:
                         self._has_groups.clear()
                 if news is not None:
                     news()
+
+    def _pop(self, prefix: str) -> Callable[[], None] | None:
+        for each in [name for name in self._groups if name.startswith(f"{prefix}/")]:
+            del self._groups[each]
+        return self._groups.pop(prefix, None)
 
 
 class _Left(NamedTuple):

@@ -1,0 +1,428 @@
+"""Sums that go on when the aggregators end: over what the job has left, with the same bits.
+
+A rank whose aggregator has ended declares that in the store (`afflux.group.store.epoch`). All
+ranks, idle ones too, then take no result of the aggregators any more, and only after that write
+down which they have. Those that have results others lack give them away; then the reducer that all
+make together carries out the rest of the call that was running, and all later ones. An input is
+overwritten only by its result, so what is nobody's result is everybody's input
+(`afflux.group.reducers.recovery`).
+
+The aggregators' probes must go unanswered, or their connections end: one that says that ranks are
+missing is waited for, however long these are.
+
+Tested: `tests/host/test_fail_over.py`.
+"""
+
+import base64
+import logging
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from afflux.group.call.collectives import Asked
+from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
+from afflux.group.reducers.attending import Attending
+from afflux.group.reducers.job_reducer import Holding, NativeJobReducer
+from afflux.group.reducers.recovery import Plan, Rows, State, complete, plan_of
+from afflux.group.reducers.reducer import Begun, Interruption, Reducer
+from afflux.group.reducers.topology import Topology
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.store.epoch import Epoch
+from afflux_drivers._native import Journal
+from afflux_drivers.collective import Description, Reduction, storage_dtype
+from afflux_drivers.collectives.worker import RanksEnded
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import (
+    AffluxError,
+    AggregatorUnreachable,
+    RanksMissing,
+    timed_out,
+)
+from afflux_drivers.worker.worker import Worker
+from afflux_hdl.contract import wire
+
+__all__ = ["ContinuedJobReducer", "Replace", "continued"]
+
+_log = logging.getLogger("afflux")
+
+_TORCH_DTYPES = {each: dtype for dtype, each in ENGINE_DTYPES.items()}
+
+
+class Replace(Protocol):
+    """Makes the reducer that goes on."""
+
+    def offer(self, limit_s: float) -> None:
+        """Write what others must know for that, in so many seconds; before the own state."""
+
+    def __call__(self, reason: str, limit_s: float, look: Callable[[], None]) -> Reducer[Any]:
+        """Make it, together with all ranks, within so many seconds.
+
+        While it waits for them it calls `look`, which raises an `AffluxError` if that is in vain.
+        """
+
+    def give_up(self, error: BaseException) -> None:
+        """Let the other ranks know that this one makes none."""
+
+
+class ContinuedJobReducer(NativeJobReducer):
+    """A `NativeJobReducer` that goes on over another reducer when its aggregators end.
+
+    Args:
+        worker, tickets, url, holding, topology: As for `JobReducer`.
+        journal: The worker's.
+        rank: Own rank.
+        epoch: The change to the other reducer.
+        replace: Makes that.
+        timeout_s: The group's timeout, for what no call waits for.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+        journal: Journal,
+        rank: int,
+        epoch: Epoch,
+        replace: Replace,
+        timeout_s: float,
+    ) -> None:
+        super().__init__(worker, tickets, url, holding, topology)
+        self._journal = journal
+        self._rank = rank
+        self._epoch = epoch
+        self._replace = replace
+        self._group = Attending(rank, timeout_s)
+        self._other: Reducer[Any] | None = None
+        self._ended = ""
+        self._busy = False
+        # The call that is running, or was last.
+        self._about = Description(0, Reduction.SUM, wire.Dtype.INT32, (0,))
+
+    def attended(
+        self, interrupted: Interruption, gone: Callable[[], Sequence[int]], news: Callable[[], None]
+    ) -> None:
+        """Let the group hear of a change while it is idle.
+
+        Args:
+            interrupted: As for `run`.
+            gone: Returns the ranks that have ended or left the group.
+            news: Called once, in a thread that must not wait: `attend` is due.
+        """
+        group = self._group
+        group.interrupted, group.gone, group.news = interrupted, gone, news
+        self._epoch.watch(news)
+
+    def attend(self, look: bool = False) -> None:
+        """Go over with the others if one has declared it. For whose turn it is.
+
+        Args:
+            look: Whether the store is asked, however recently it was.
+
+        Raises:
+            AffluxError: As for `run`.
+        """
+        if self._busy or self._ended:
+            return
+        if self._other is not None:
+            if isinstance(self._other, ContinuedJobReducer):
+                self._other.attend(look)
+            return
+        if look:
+            self._epoch.look()
+        text = self._epoch.declared()
+        if text is not None:
+            deadline = time.monotonic() + self._group.timeout_s
+            self._go_over(AggregatorUnreachable(text), deadline, self._group.interrupted)
+
+    def bequeath(self) -> None:
+        """Leave the last call's results to ranks that may lack them: this one leaves the group."""
+        if isinstance(self._other, ContinuedJobReducer):
+            self._other.bequeath()
+        elif self._other is None and not self._ended and self._journal.over:
+            try:
+                self._epoch.write_state({**self._state(left=True), **self._kept()}, left=True)
+            except RuntimeError:
+                _log.debug("the last results were not left to the others", exc_info=True)
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """See `NativeCalls`. C++ cannot begin what comes after a change, and hands it over."""
+        deadline = begun.began_s + timeout_s
+        about = begun.call.about
+        if self._works():
+            self._busy = True
+            self._about = about
+            try:
+                super().finish(begun, timeout_s, interrupted)
+                return
+            except AggregatorUnreachable as death:
+                if self._go_over(death, deadline, interrupted):
+                    return
+            finally:
+                self._busy = False
+        of_call = about.dtype, about.reduction, about.shape
+        if not begun.outputs:
+            self._do_by_other(np.empty(0, np.int32), *of_call, deadline, interrupted)
+            return
+        (tensor,) = begun.outputs
+        elements = elements_of(tensor)
+        self._do_by_other(elements, *of_call, deadline, interrupted)
+        write_back(tensor, elements)
+
+    def _all_reduce(
+        self,
+        elements: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        shape: tuple[int, ...],
+        timeout_s: float,
+        interrupted: Interruption,
+    ) -> None:
+        deadline = time.monotonic() + timeout_s
+        of_call = dtype, reduction, shape
+        if self._works():
+            self._busy = True
+            self._about = Description(0, reduction, dtype, shape)
+            try:
+                super()._all_reduce(elements, *of_call, timeout_s, interrupted)
+                return
+            except AggregatorUnreachable as death:
+                if self._go_over(death, deadline, interrupted):
+                    return
+            finally:
+                self._busy = False
+        self._do_by_other(elements, *of_call, deadline, interrupted)
+
+    def _works(self) -> bool:
+        """Return whether the aggregators are still used.
+
+        Raises:
+            AggregatorUnreachable: They are not, and nothing has taken their place.
+        """
+        if self._ended:
+            raise AggregatorUnreachable(self._ended)
+        return self._other is None
+
+    def _watching(self, interrupted: Interruption) -> Interruption:
+        watching = super()._watching(interrupted)
+
+        def declared() -> str | None:
+            text = self._epoch.declared()
+            if text is not None:
+                raise AggregatorUnreachable(text)
+            return watching()
+
+        return declared
+
+    def _go_over(
+        self, death: AggregatorUnreachable, deadline: float, interrupted: Interruption
+    ) -> bool:
+        """Change to the other reducer, together with all ranks.
+
+        Args:
+            death: Why.
+            deadline: Until when the others must have come.
+            interrupted: As for `run`.
+
+        Returns:
+            Whether the call that was running is over; if not, it is to be carried out anew.
+
+        Raises:
+            AffluxError: Ranks have not come, results are lost, or nothing takes the place.
+        """
+        busy, self._busy = self._busy, True
+        began_s = time.monotonic()
+        death.operation = ""
+        self._ended = str(death)
+        try:
+            text = self._epoch.declare(str(death))
+        except RuntimeError as silence:
+            raise AggregatorUnreachable(f"{death}; nor is there a way on: {silence}") from death
+        try:
+            self._fence()
+            self._replace.offer(max(0.5, deadline - time.monotonic()))
+            plan = plan_of(self._states(deadline, interrupted))
+            if self._rank == plan.giver:
+                self._epoch.give(self._kept())
+            if plan.ends:
+                over = self._take(plan, deadline, interrupted)
+                self._ended = f"{text}; and ranks have left the group, so nothing takes its place"
+                return over
+            left_s = max(0.5, deadline - time.monotonic())
+            made = self._replace(text, left_s, lambda: self._group.look(interrupted))
+            self._name(made)
+            if isinstance(made, ContinuedJobReducer):
+                made.attended(interrupted, self._group.gone, self._group.news)
+            self._other, self._ended = made, ""
+            # Only now: others wait for what this rank says of the way, and for nothing of this.
+            over = self._take(plan, deadline, interrupted)
+            if plan.together:
+                self._complete(deadline, interrupted)
+                over = True
+            _log.info(
+                "rank %d: goes on over %s after %.3f s; the running call %s", self._rank,
+                made.topology.name, time.monotonic() - began_s,
+                "is over" if over else "is carried out anew, if there is one",
+            )  # fmt: skip
+            return over
+        except BaseException as error:
+            self._ended = self._ended or str(error)
+            self._replace.give_up(error)
+            if isinstance(error, AffluxError):
+                error.args = (f"{error} (after: {text})", *error.args[1:])
+            raise
+        finally:
+            self._busy = busy
+
+    def _name(self, other: Reducer[Any]) -> None:
+        """Be called what the other reducer is, which may have gone over to another one itself."""
+        self.topology, self.engine, self.tickets = other.topology, other.engine, other.tickets
+
+    def _fence(self) -> None:
+        """Take no result of the aggregators any more."""
+        self._worker.close()
+
+    def _state(self, left: bool = False) -> dict[str, Any]:
+        journal = self._journal
+        running = journal.running
+        taken = journal.taken.count(1) if running else 0
+        call = self._about.rest if running else ""
+        return State(journal.over, running, taken, call, left)._asdict()
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what another rank may lack of the call that was over last."""
+        journal = self._journal
+        contents = base64.b64encode(journal.contents).decode()
+        return {"blocks": journal.kept, "contents": contents, "all": journal.taken_before}
+
+    def _states(self, deadline: float, interrupted: Interruption) -> dict[int, State]:
+        """Return the states of all ranks, once all have fenced themselves off."""
+        size = self._workers
+        self._epoch.write_state(self._state())
+        found: dict[int, State] = {}
+
+        def come() -> bool:
+            gone = set(self._group.gone())
+            missing = set(range(size)) - found.keys()
+            for rank, fields in self._epoch.states(missing).items():
+                found[rank] = State.of(fields)
+            missing -= found.keys()
+            self._group.lose(gone & missing)
+            return not missing
+
+        try:
+            self._group.wait(come, deadline, interrupted)
+        except RanksMissing as error:
+            if isinstance(error, RanksEnded):
+                raise
+            late = tuple(rank for rank in range(size) if rank not in found)
+            raise RanksMissing(
+                f"{timed_out(self._group.timeout_s)}: rank {self._rank} still waits for rank(s) "
+                f"{', '.join(map(str, late))} to go on without the aggregator",
+                late,
+            ) from None
+        return dict(sorted(found.items()))
+
+    def _take(self, plan: Plan, deadline: float, interrupted: Interruption) -> bool:
+        """Take what this rank lacks of a call that is over elsewhere; return whether it did."""
+        giver = plan.giver
+        if giver is None or self._rank not in plan.behind:
+            return False
+        given: dict[str, Any] = {}
+
+        def come() -> bool:
+            found = self._epoch.given() or self._epoch.states([giver]).get(giver)
+            if found is not None and "blocks" in found:
+                given.update(found)
+            return bool(given)
+
+        try:
+            self._group.wait(come, deadline, interrupted)
+        except RanksMissing as error:
+            if isinstance(error, RanksEnded):
+                raise
+            raise RanksMissing(f"rank {giver} does not give its results", (giver,)) from None
+        taken = np.frombuffer(self._journal.taken, np.uint8).astype(bool)
+        blocks = np.array(given["blocks"], np.intp)
+        contents = base64.b64decode(given["contents"])
+        rows = np.frombuffer(contents, np.uint8).reshape(-1, wire.BLOCK_BYTES)
+        order = np.argsort(blocks)
+        lacking = order[~taken[blocks[order]]]
+        Rows(self._journal.result).write(blocks[lacking], rows[lacking])
+        taken[blocks] = True
+        if np.count_nonzero(taken) != given["all"]:
+            raise AffluxError(
+                f"rank {self._rank} has {np.count_nonzero(taken)} of {given['all']} blocks of "
+                f"results, with those that rank {giver} has kept: the rest is lost"
+            )
+        return True
+
+    def _complete(self, deadline: float, interrupted: Interruption) -> None:
+        """Bring the call that all are in to its end: results to all, the rest summed."""
+        about = self._about
+
+        def move(octets: NDArray[np.uint8]) -> None:
+            words = octets.reshape(-1).view(np.int32)
+            of_call = wire.Dtype.INT32, Reduction.SUM, words.shape
+            self._do_by_other(words, *of_call, deadline, interrupted)
+
+        def reduce(octets: NDArray[np.uint8]) -> None:
+            elements = octets.reshape(-1).view(storage_dtype(about.dtype))
+            of_call = about.dtype, about.reduction, elements.shape
+            self._do_by_other(elements, *of_call, deadline, interrupted)
+
+        taken = np.frombuffer(self._journal.taken, np.uint8)
+        complete(self._journal.result, taken, self._rank, self._workers, move, reduce)
+
+    def _do_by_other(
+        self,
+        elements: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        shape: tuple[int, ...],
+        deadline: float,
+        interrupted: Interruption,
+    ) -> None:
+        """Reduce elements in place by the reducer that goes on."""
+        if (other := self._other) is None:
+            raise AggregatorUnreachable(self._ended)
+        timeout_s = max(0.0, deadline - time.monotonic())
+        if not len(elements):
+            number = zlib.crc32(Description(0, reduction, dtype, shape).rest.encode())
+            other.agree(number, timeout_s, interrupted)
+            return
+        bits = elements.view(np.int16) if elements.dtype == np.uint16 else elements
+        tensor = torch.from_numpy(bits).view(_TORCH_DTYPES[dtype]).view(shape)
+        asked = Asked("all_reduce", tensor.dtype, tuple(shape), reduction.value)
+        other.run(other.plan(asked), [], [tensor], timeout_s, interrupted)
+        self._name(other)
+
+    def give_up(self, reason: str) -> None:
+        """Wake the others where they wait for one another."""
+        if self._other is not None:
+            self._other.give_up(reason)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the aggregators' counts, and how often the sums have gone over to others."""
+        further = self._other.statistics() if self._other is not None else {}
+        count = int(self._other is not None) + int(further.get("fail_overs", 0))
+        return {**super().statistics(), "fail_overs": count}
+
+    def leave(self) -> None:
+        """Let go of both reducers."""
+        other, self._other = self._other, None
+        if other is not None:
+            other.leave()
+        super().leave()
+
+
+def continued(reducer: Reducer[Any]) -> ContinuedJobReducer | None:
+    """Return the reducer if it is one that goes on without its aggregators."""
+    return reducer if isinstance(reducer, ContinuedJobReducer) else None
