@@ -9,4 +9,4 @@ __all__ = ["MOSTLY_32", "WIDTHS"]
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 MOSTLY_32 = pytest.mark.parametrize("bus_bits", [pytest.param(512, marks=pytest.mark.long), 32])
-"""Of checks that take half a minute at 512 bits."""
+"""Of checks that take seconds at 512 bits, which others of their kind look at."""

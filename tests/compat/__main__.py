@@ -3,11 +3,14 @@
 Each version gets a virtual environment of its own in `build/compat/<version>`, which is kept.
 Versions come from the command line, or else from COMPAT_VERSIONS. pip's own variables and
 configuration apply: a source of CPU builds of torch saves gigabytes (PIP_EXTRA_INDEX_URL,
-PIP_FIND_LINKS). Ends with 1 if a test fails anywhere.
+PIP_FIND_LINKS). Where TORCH_FAULT_TOLERANCE names PyTorch's own tests of fault tolerance
+(`tests.compat.fault_tolerance`), these run too, from torch 2.14 on. Ends with 1 if a test fails
+anywhere.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,12 +30,18 @@ SUBSET = (
     "tests/host/test_ddp.py",
     "tests/host/test_groups.py",
     "tests/host/test_python_backend.py",
+    "tests/host/test_reconfiguring.py",
     "tests/host/test_registration.py",
     "tests/host/test_torch_flight_recorder.py",
 )
 
-# The imports of these tests, and those of the package.
-_NEEDS = ("numpy", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+# The imports of these tests, of PyTorch's own, and of the package.
+_NEEDS = ("numpy", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "expecttest")
+
+FAULT_TOLERANCE = "fault tolerance"
+"""Stands for the adapter in the row of PyTorch's own tests; theirs is the native one."""
+
+_FAULT_TOLERANCE_SINCE = 2, 14
 
 _FOLDER = BUILD / "compat"
 
@@ -50,7 +59,7 @@ class Row:
 
     def __str__(self) -> str:
         told = self.error or f"{self.passed:6} {self.skipped:8} {len(self.failed):7}"
-        return f"{self.version:16} {self.adapter:8} {told}"
+        return f"{self.version:16} {self.adapter:15} {told}"
 
 
 def main() -> int:
@@ -70,7 +79,9 @@ def main() -> int:
             rows += [Row(version, each, error=f"not installed: {error}") for each in ADAPTERS]
             continue
         rows += [_run(python, version, adapter) for adapter in ADAPTERS]
-    print(f"\n{'torch':16} {'adapter':8} {'passed':>6} {'skipped':>8} {'failed':>7}")
+        if os.environ.get("TORCH_FAULT_TOLERANCE") and has_fault_tolerance(version):
+            rows.append(run_fault_tolerance(python, version, _FOLDER))
+    print(f"\n{'torch':16} {'adapter':15} {'passed':>6} {'skipped':>8} {'failed':>7}")
     for row in rows:
         print(row)
     for row in rows:
@@ -98,10 +109,11 @@ def _environment(version: str, wheel: Path, wheels: Path | None) -> Path:
     """Return the interpreter of an environment that has this torch and this wheel."""
     made = Environment(_FOLDER / version)
     # 2.14 means its latest.
-    wanted = f"torch=={version}" + (".*" if version.count(".") == 1 else "")
+    torch = f"torch=={version}" + (".*" if version.count(".") == 1 else "")
     source = ("--find-links", str(wheels)) if wheels else ()
-    made.announce_cuda(*source, wanted)
-    made.pip("install", "--quiet", *source, wanted, *pinned(*_NEEDS))
+    wanted = *source, torch, *pinned(*_NEEDS)
+    made.announce(*wanted)
+    made.pip("install", "--quiet", *wanted)
     made.pip("install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
     return made.python
 
@@ -123,6 +135,41 @@ def _run(python: Path, version: str, adapter: str) -> Row:
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", *SUBSET]
     subprocess.run(command, check=False, cwd=ROOT, env=environment)
     return _read(report, version, adapter)
+
+
+def has_fault_tolerance(version: str) -> bool:
+    """Return whether this version of torch has what its own tests of fault tolerance try."""
+    return tuple(map(int, version.split(".")[:2])) >= _FAULT_TOLERANCE_SINCE
+
+
+def run_fault_tolerance(python: Path, version: str, folder: Path) -> Row:
+    """Run PyTorch's own tests of fault tolerance, which TORCH_FAULT_TOLERANCE names.
+
+    Args:
+        python: The interpreter.
+        version: That of its torch.
+        folder: For what the tests write, in `<version>-fault-tolerance.log`.
+    """
+    print(f"\ntorch {version}, PyTorch's own tests of fault tolerance:", flush=True)
+    environment = {**os.environ, "AFFLUX_ADAPTER": "native", "AFFLUX_CACHE": str(_FOLDER / "cache")}
+    done = subprocess.run(
+        [str(python), "-m", "tests.compat.fault_tolerance"],
+        check=False,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    log = folder / f"{version}-fault-tolerance.log"
+    log.write_text(done.stdout, encoding="utf-8")
+    print(done.stdout, flush=True)
+    ran = re.search(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(.*)$", done.stdout, re.MULTILINE)
+    if ran is None or not int(ran[1]):
+        return Row(version, FAULT_TOLERANCE, error=f"no test was run: see {log}")
+    failed = tuple(re.findall(r"^(?:FAIL|ERROR): (\S+)", done.stdout, re.MULTILINE))
+    skipped = int((re.findall(r"skipped=(\d+)", ran[2]) or ["0"])[0])
+    return Row(version, FAULT_TOLERANCE, int(ran[1]) - skipped - len(failed), skipped, failed)
 
 
 def _read(report: Path, version: str, adapter: str) -> Row:

@@ -35,7 +35,10 @@ def test_sizes_at_boundaries(dtype, reduction):
     check_counters(job)
 
 
-@pytest.mark.parametrize("workers", range(1, 9))
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(n, marks=pytest.mark.long) if n in (4, 6, 7) else n for n in range(1, 9)],
+)
 @pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
 def test_numbers_of_workers(dtype, reduction, workers):
     generator = np.random.default_rng(workers)
@@ -46,7 +49,9 @@ def test_numbers_of_workers(dtype, reduction, workers):
     check_counters(job)
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 5, 16])
+@pytest.mark.parametrize(
+    "lanes", [1, *(pytest.param(lanes, marks=pytest.mark.long) for lanes in (2, 5)), 16]
+)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nan_infinities_denormals_limits(dtype, lanes):
     generator = np.random.default_rng(lanes)
@@ -59,7 +64,10 @@ def test_nan_infinities_denormals_limits(dtype, lanes):
         check_counters(job)
 
 
-@pytest.mark.parametrize("density", [0.0, 0.01, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize(
+    "density",
+    [0.0, 0.1, 0.99, *(pytest.param(each, marks=pytest.mark.long) for each in (0.01, 0.5))],
+)
 def test_densities(density):
     generator = np.random.default_rng(5)
     for dtype in (wire.Dtype.INT32, wire.Dtype.FLOAT32):
@@ -76,12 +84,12 @@ def test_densities(density):
 
 def test_zero_everywhere_takes_one_round():
     job = VirtualJob(4, 16, 4)
-    zeros = [np.zeros(100_000, np.float32) for _ in range(4)]
+    zeros = [np.zeros(40_000, np.float32) for _ in range(4)]
     check_operation(job, zeros, wire.Dtype.FLOAT32, Reduction.SUM)
     assert counters_of(job.engine)["rounds"] == 4
 
 
-@pytest.mark.parametrize("workers", [63, 64])
+@pytest.mark.parametrize("workers", [pytest.param(63, marks=pytest.mark.long), 64])
 def test_most_workers_at_the_limits_do_not_overflow(workers):
     job = VirtualJob(workers, 16, 1)
     for dtype in FLOATS:

@@ -16,7 +16,9 @@ from afflux_drivers.errors import AffluxError, Disagreement, RanksMissing, timed
 def every_class():
     for package in (afflux_drivers, afflux):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
+            name = module.name.rpartition(".")[2]
+            # NCCL's plugin lies beside the modules, and is none.
+            if name != "__main__" and name.isidentifier():
                 importlib.import_module(module.name)
     found, new = set(), {AffluxError}
     while new:

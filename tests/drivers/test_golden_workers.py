@@ -94,7 +94,9 @@ def test_an_unkind_network(seed: int) -> None:
     assert counters_of(engine)["duplicates"] > 0
 
 
-@pytest.mark.parametrize("aggregators", [1, 2, 3])
+@pytest.mark.parametrize(
+    "aggregators", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]
+)
 def test_aggregators_share_columns(aggregators: int) -> None:
     rng = np.random.default_rng(aggregators)
     engines, members = jobs_of(2, aggregators)

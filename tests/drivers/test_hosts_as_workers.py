@@ -86,7 +86,7 @@ def test_the_bits_are_those_of_all_ranks(served, dtype, reduction, in_place):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("reduction", Reduction)
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("in_place", [pytest.param(False, marks=pytest.mark.long), True])
 def test_nan_and_infinities_of_any_rank(served, dtype, reduction, in_place):
     generator = np.random.default_rng(4)
     with workers_of(served, lanes=5) as workers:
@@ -115,7 +115,7 @@ def put_in(tensor, dtype):
 
 
 @pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
-@pytest.mark.parametrize("density", [0.05, 0.6])
+@pytest.mark.parametrize("density", [0.05, pytest.param(0.6, marks=pytest.mark.long)])
 def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, reduction, density):
     generator = np.random.default_rng(6)
     # To the others zero is a number like any.

@@ -79,7 +79,7 @@ def check(workers: Sequence[Worker], dtype: wire.Dtype, reduction: Reduction) ->
     assert_same_bits(results, expected(tensors, dtype, reduction))
 
 
-@pytest.mark.parametrize("shares", [1, 3])
+@pytest.mark.parametrize("shares", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_sums_over_ipv6(shares):
     with serving("::1", SoftEngine(shares=shares)) as address:
         assert address[0] == "::1"

@@ -13,6 +13,8 @@ RANKS = 3
 # One, both ends of what fits into a packet of 5 lanes and of 16, and more than any.
 COUNTS = (1, 21, 22, 85, 86, 320, 321)
 SUMS = (Reduction.SUM, Reduction.AVG)
+NOW = (1, 2, 5, 8, 15, 16)
+"""Lanes of every run: the ends, what a frame of 1,500 bytes has, and one between."""
 
 
 def cancelling(generator: np.random.Generator, count: int, dtype: wire.Dtype) -> list[np.ndarray]:
@@ -34,7 +36,11 @@ def inputs(count: int, dtype: wire.Dtype) -> list[list[np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "slots"), [(lanes, (1, 4)[lanes % 2]) for lanes in range(1, wire.LANES_MAX + 1)]
+    ("lanes", "slots"),
+    [
+        pytest.param(lanes, (1, 4)[lanes % 2], marks=() if lanes in NOW else pytest.mark.long)
+        for lanes in range(1, wire.LANES_MAX + 1)
+    ],
 )
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sums_have_the_same_bits_at_any_number_of_lanes(dtype, lanes, slots):

@@ -1,9 +1,5 @@
 """A worker whose address changes while its job runs, as behind a translation that forgets it."""
 
-import selectors
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,61 +13,8 @@ from afflux_drivers.control.client import create_job, read_counters
 from afflux_drivers.errors import AggregatorUnreachable
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.support.drivers.relay import Relay
 from tests.support.drivers.served import Served
-
-LONGEST = 1 << 16
-GLANCE_S = 0.02
-
-
-class Relay:
-    """Passes one worker's datagrams on from a port of its own, which `move` changes.
-
-    Attributes:
-        port: Where the worker finds it.
-    """
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
-        self._inside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._inside.bind(("127.0.0.1", 0))
-        self.port = self._inside.getsockname()[1]
-        self._outside = self._connected()
-        self._in_use: socket.socket | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def move(self) -> None:
-        """Send from another port from now on; packets to the old one are lost."""
-        self._outside = self._connected()
-        # The thread may still be waiting with the old one.
-        while self._in_use is not self._outside:
-            time.sleep(GLANCE_S / 4)
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-        self._inside.close()
-
-    def _connected(self) -> socket.socket:
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        made.connect(self._target)
-        return made
-
-    def _run(self) -> None:
-        worker = None
-        while not self._stopping.is_set():
-            self._in_use = outside = self._outside
-            with selectors.DefaultSelector() as selector:
-                for each in (self._inside, outside):
-                    selector.register(each, selectors.EVENT_READ)
-                for key, _ in selector.select(GLANCE_S):
-                    if key.fileobj is self._inside:
-                        data, worker = self._inside.recvfrom(LONGEST)
-                        outside.send(data)
-                    elif worker is not None:
-                        self._inside.sendto(outside.recv(LONGEST), worker)
-        self._outside.close()
 
 
 @contextmanager

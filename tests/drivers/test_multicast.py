@@ -69,7 +69,7 @@ def test_three_ranks_get_the_same_bits_from_one_frame_a_round(served_group, grou
     lease.close()
 
 
-@pytest.mark.parametrize("loss", [0.05, 0.1])
+@pytest.mark.parametrize("loss", [0.05, pytest.param(0.1, marks=pytest.mark.long)])
 def test_loss_both_ways_changes_no_bit(served_group, loss):
     generator = np.random.default_rng(2)
     lease = create_job(served_group.address, 3, 16, 8, 5.0)

@@ -1,6 +1,7 @@
 """Golden workers on the C++ engine: correctly rounded sums, whatever the way."""
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -35,6 +36,8 @@ from tests.support.golden_tensors import BITS, KINDS, bits_of, draw, reductions
 FLOATS = ("float32", "float16", "bfloat16")
 OPERATIONS = [(dtype, reduction) for dtype in FLOATS for reduction in reductions(dtype)]
 LANES, SLOTS = 3, 2
+LONG = [(5, kind) for kind in KINDS if kind not in ("sparse", "special")]
+"""Of the most workers two kinds are looked at in every run."""
 
 
 def job_of(workers: int, shares: int = 1) -> tuple[SoftEngine, list[GoldenWorker]]:
@@ -71,8 +74,13 @@ def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
         assert not wrong.size, f"{wrong[:10]}: {bits_of(result, dtype)[wrong[:10]]}"
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("workers", "kind"),
+    [
+        pytest.param(*each, marks=pytest.mark.long if each in LONG else ())
+        for each in product((1, 2, 5), KINDS)
+    ],
+)
 def test_every_operation(workers: int, kind: str) -> None:
     rng = np.random.default_rng(workers)
     engine, members = job_of(workers, shares=1 + workers % 2)
@@ -134,14 +142,24 @@ def test_opcodes(opcode: int, dtype: int, known: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("jobs", [[(1, 1, 1, 5, 0)], [(3, 16, 2, 7, 9), (2, 5, 3, 9, 0xFFFF_FFFF)]])
-@pytest.mark.parametrize("seed", range(2))
+ONE_JOB, TWO_JOBS = [(1, 1, 1, 5, 0)], [(3, 16, 2, 7, 9), (2, 5, 3, 9, 0xFFFF_FFFF)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "jobs"),
+    [
+        pytest.param(0, ONE_JOB, marks=pytest.mark.long),
+        pytest.param(0, TWO_JOBS, marks=pytest.mark.long),
+        (1, ONE_JOB),
+        (1, TWO_JOBS),
+    ],
+)
 def test_equals_golden_on_random_frames(jobs: list, seed: int) -> None:
     engine = SoftEngine(slots=64, shares=1 + seed)
     compare_engines(engine, tickets_of(jobs, {0}), seed, 1500, numbers=True)
 
 
-@pytest.mark.parametrize("aggregators", [2, 3])
+@pytest.mark.parametrize("aggregators", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_aggregators_share_columns(aggregators: int) -> None:
     """Engines of one address, each in a network of its own, and each worker's parts."""
     rng = np.random.default_rng(aggregators)

@@ -124,8 +124,9 @@ WORKER_BUGS = {
 
 
 SAMPLE = {
-    *("one guard bit less", "forgets classes", "takes blocks of the wrong row"),
-    *("counts a contribution twice", "does not look at UDP's checksum"),
+    "takes blocks of the wrong row",
+    "counts a contribution twice",
+    "does not look at UDP's checksum",
 }
 """A bug of each kind; the others are for the long tests, as each is a library to compile."""
 

@@ -33,7 +33,9 @@ def test_any_schedule(workers, lanes, slots, seed, operations, fates):
     check_counters(job)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=pytest.mark.long) if n in (1, 4, 5) else n for n in range(6)]
+)
 def test_heavy_loss(seed):
     generator = np.random.default_rng(seed)
     workers = 2 + seed % 3

@@ -63,7 +63,9 @@ def test_giving_up(processes: Processes) -> None:
         assert processes.call(0, "ask", "failed")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
 def test_killed(seed: int) -> None:
     generator = np.random.default_rng(seed)
     processes = Processes(3)

@@ -42,7 +42,7 @@ def tensors_for(ranks: int, kind: str, dtype: wire.Dtype, seed: int) -> list[Ten
     return tensors
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(8, marks=pytest.mark.long)])
 def test_every_way_has_the_golden_bits(processes: Processes, ranks: int) -> None:
     parts = {"small": slice(0, 100), "staged": slice(0, COUNT), "one pass": slice(0, COUNT)}
     cases = [(i, *each, kind) for i, each in enumerate(OPERATIONS) for kind in KINDS]

@@ -11,7 +11,10 @@ from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.tensors import OPERATIONS, awkward, gaussian
 
 
-@pytest.mark.parametrize("workers", range(1, 9))
+@pytest.mark.parametrize(
+    "workers",
+    [n if n in (1, 2, 3, 8) else pytest.param(n, marks=pytest.mark.long) for n in range(1, 9)],
+)
 def test_any_number_of_workers(served, workers):
     generator = np.random.default_rng(workers)
     lease = create_job(served.address, workers, 16, 8, 5.0)
@@ -41,7 +44,7 @@ def test_sizes_at_boundaries(served, lanes, slots):
     lease.close()
 
 
-@pytest.mark.parametrize("loss", [0.05, 0.1])
+@pytest.mark.parametrize("loss", [0.05, pytest.param(0.1, marks=pytest.mark.long)])
 def test_loss_both_ways_changes_no_bit(served, loss):
     generator = np.random.default_rng(7)
     lease = create_job(served.address, 4, 16, 8, 5.0)

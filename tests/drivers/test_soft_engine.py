@@ -47,7 +47,9 @@ _PARENTS = {"three jobs": {2}, "pair": {0}}
 
 
 @pytest.mark.parametrize("name", _JOBS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_equals_golden_on_random_frames(name, seed):
     tickets = tickets_of(_JOBS[name], _GROUPS.get(name, ()))
     parents = parents_of(tickets, _PARENTS.get(name, ()))

@@ -63,17 +63,26 @@ def behind_mac(build: Build) -> VerilatedEngine:
     return cast(VerilatedEngine, BehindMac(**build))
 
 
-@pytest.mark.parametrize("cases", ["ten", "tree"])
+LONG = [(1, "tree"), (2, "tree")]
+"""Of the jobs below, by number, and cases: what takes longest."""
+
+
 @pytest.mark.parametrize(
-    ("build", "job"),
+    ("build", "job", "cases"),
     [
-        (SMALL, Job(number=1, workers=3, lanes=2, slots=4)),
-        (SMALL, Job(number=2, workers=5, lanes=3, slots=1)),
-        (LARGE, Job(number=3, workers=9, lanes=16, slots=1)),
+        pytest.param(*each, cases, marks=pytest.mark.long if (n, cases) in LONG else ())
+        for n, each in enumerate(
+            [
+                (SMALL, Job(number=1, workers=3, lanes=2, slots=4)),
+                (SMALL, Job(number=2, workers=5, lanes=3, slots=1)),
+                (LARGE, Job(number=3, workers=9, lanes=16, slots=1)),
+            ]
+        )
+        for cases in ("ten", "tree")
     ],
-    ids=["3x2x4", "5x3x1", "9x16x1"],
+    ids=[f"{sizes}-{cases}" for sizes in ("3x2x4", "5x3x1", "9x16x1") for cases in ("ten", "tree")],
 )
-def test_cases(cases: str, build: Build, job: Job) -> None:
+def test_cases(build: Build, job: Job, cases: str) -> None:
     check_cases(behind_mac(build), build, job, cases=cases)
 
 

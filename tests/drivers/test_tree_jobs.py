@@ -89,7 +89,7 @@ def check(lease: JobsLease, loss: float, lanes: int, count: int = 6000) -> None:
             assert_same_bits(results, expected(tensors, dtype, reduction))
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.05])
+@pytest.mark.parametrize("loss", [pytest.param(0.0, marks=pytest.mark.long), 0.05])
 def test_two_leaves_give_the_bits_of_one_aggregator(three, loss):
     parent, *leaves = (each.address for each in three)
     # The second leaf's first rank is 1: numbers within a leaf are not ranks.

@@ -138,7 +138,8 @@ WORKER_BUGS = {
 }
 
 
-@pytest.mark.parametrize("name", first_now(WORKER_BUGS))
+@pytest.mark.long
+@pytest.mark.parametrize("name", WORKER_BUGS)
 def test_a_worker_that(name):
     bug, check = WORKER_BUGS[name]
     assert catches(name, bug, f"{CHECKS}:{check}")

@@ -273,6 +273,7 @@ class Fuzzer:
         expected |= {name: got[name] for name in (*drops, "results_discarded")}
         expected["frames_out"] -= self._left_out
         expected["bytes_out"] -= self._left_out_bytes
+        expected |= {name: got[name] for name in self._golden.undefined}
         different = {
             name: (got[name], expected[name]) for name in got if got[name] != expected[name]
         }

@@ -130,7 +130,7 @@ class Scoreboard:
                 latest[job] = at
 
     def _compare_counters(self, grown: Counts, expected: Counts) -> None:
-        judged = [name for name in grown if name not in NOT_JUDGED]
+        judged = [name for name in grown if name not in {*NOT_JUDGED, *self.golden.undefined}]
         wanted = {name: expected[name] for name in judged}
         for choice in product(*(_changes(group) for group in self.contested)):
             other = dict(wanted)

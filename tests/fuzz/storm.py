@@ -143,6 +143,7 @@ class Storm(Fuzzer):
         expected = {name: self._golden.counters[name] - start[name] for name in start}
         self._check_endpoints()
         self._scoreboard.settle(self._got, grown, expected)
+        self._golden.undefined.clear()
         self._check_orderly_in_storm()
         self._answers += len(self._got)
         self.events["discarded"] += grown["frames_discarded"]

@@ -26,7 +26,7 @@ from tests.support.management_board import settings_for
 from tests.support.planting import names_with
 from tests.support.stand_in_management import StandInManagement
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_yosys")]
 
 NODE = NodeParameters(
     engine=Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2),

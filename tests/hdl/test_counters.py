@@ -111,7 +111,9 @@ def test_a_counter_is_read_whole_among_other_readers(
 
 
 @pytest.mark.parametrize("bus_bits", [32, 512])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int, bus_bits: int) -> None:
     """All counters, in steps of every size, read in every cycle, beside a list of numbers."""
     parameters = Parameters(bus_bits=bus_bits)
@@ -140,7 +142,9 @@ def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int, bus_b
 
 
 @pytest.mark.parametrize("bus_bits", [32, 512])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_the_node_counts_every_event_at_once_too(seed: int, bus_bits: int) -> None:
     parameters = NodeParameters(engine=Parameters(bus_bits=bus_bits))
     steps = control.largest_steps(parameters)

@@ -269,11 +269,11 @@ def reset_reader(built: Any, sent: list[Beat], at: int, lasts: int = 8) -> list[
     return came
 
 
-def check_reader_reset(built: Any) -> None:
+def check_reader_reset(built: Any, step: int = 2) -> None:
     """Reset the reader alone amid frames: what follows it gets whole frames, and those marked."""
     sent = frames(60, 4, 5)
     right = {frame[0][0] >> 8: frame for frame in sent}
-    for at in range(60, 120, 2):
+    for at in range(60, 120, step):
         came = reset_reader(built, flat(sent), at)
         good = [frame for frame in whole(came) if frame[-1][2:] == (1, 0)]
         for frame in good:
@@ -283,8 +283,9 @@ def check_reader_reset(built: Any) -> None:
         assert sum(not frame[-1][3] for frame in sent) - len(good) <= 4, f"reset in cycle {at}"
 
 
-def test_a_reset_of_the_reader_alone_makes_no_tail_a_frame() -> None:
-    check_reader_reset(Crossing)
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.long), 7])
+def test_a_reset_of_the_reader_alone_makes_no_tail_a_frame(step: int) -> None:
+    check_reader_reset(Crossing, step)
 
 
 def check_latency(built: Any) -> None:
@@ -336,10 +337,11 @@ def test_the_slower_clock_is_used_in_full(depth: int) -> None:
         (check_overflow, "lost.eq(~passes & ~beat.last)", "lost.eq(0)"),
         (check_overflow, "~lost & ~owed & fifo.w_rdy", "~lost & fifo.w_rdy"),
         (check_writer_reset, "cut.eq((fifo.r_rst | emptied) & inside)", "cut.eq(0)"),
-        (
+        pytest.param(
             check_writer_reset,
             "cut.eq((fifo.r_rst | emptied) & inside)",
             "cut.eq(fifo.r_rst & inside)",
+            marks=pytest.mark.long,
         ),
         (check_reader_reset, " & ~resetting", ""),
         (lambda built: check_order(built, (8.0, 20.0)), "~self.o.valid | self.o.ready", "1"),
@@ -355,8 +357,14 @@ def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:
     ("depth", "right", "wrong"),
     [
         (8, "0b11 << bits - 2", "0b10 << bits - 2"),
-        (8, "consumed_gray != produced_there", "consumed_gray[1:] != produced_there[1:]"),
-        (8, "read.addr.eq(consumed)", "read.addr.eq(consumed_next)"),
+        pytest.param(
+            *(8, "consumed_gray != produced_there", "consumed_gray[1:] != produced_there[1:]"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *(8, "read.addr.eq(consumed)", "read.addr.eq(consumed_next)"),
+            marks=pytest.mark.long,
+        ),
         (32, "consumed + taken", "consumed"),
     ],
 )

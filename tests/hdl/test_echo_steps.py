@@ -98,6 +98,6 @@ def check_same(short: type[EchoCheck], bus_bits: int) -> None:
     assert good + bad == 1 + 8 + 150
 
 
-@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+@pytest.mark.parametrize("bus_bits", [pytest.param(64, marks=pytest.mark.long), 256, 512])
 def test_short_steps_are_the_same(bus_bits: int) -> None:
     check_same(EchoCheck, bus_bits)

@@ -201,7 +201,13 @@ def measured(bus_bits: int) -> Measured:
 
 
 @pytest.mark.parametrize(
-    "bus_bits, blocks, expected", [(512, 0, 35), (512, 2, 35), (32, 0, 35), (32, 1, 83)]
+    "bus_bits, blocks, expected",
+    [
+        (512, 0, 35),
+        pytest.param(512, 2, 35, marks=pytest.mark.long),
+        pytest.param(32, 0, 35, marks=pytest.mark.long),
+        (32, 1, 83),
+    ],
 )
 def test_latency_of_a_result(bus_bits: int, blocks: int, expected: int) -> None:
     """It is the same, but for one cycle, whatever the phase in which the frame arrives."""

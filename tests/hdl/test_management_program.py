@@ -247,8 +247,21 @@ BUGS = {
     ),
 }
 
+# One or two of each kind: numbers and history, tags, what the answer is bound to, addresses.
+NOW = {
+    "the first of a session is not looked for",
+    "only the last word of a tag is looked at",
+    "a repeat is carried out again",
+    "the tag of a repeat is not looked at",
+    "the history is one too long",
+    "the board's address is not looked at",
+    "the answer is not bound to its request",
+}
 
-@pytest.mark.parametrize("name", BUGS)
+
+@pytest.mark.parametrize(
+    "name", [name if name in NOW else pytest.param(name, marks=pytest.mark.long) for name in BUGS]
+)
 def test_planted_bugs_are_caught(name, monkeypatch):
     planted = names_with(requests_module, *BUGS[name])
     for part in requests_module.__all__:

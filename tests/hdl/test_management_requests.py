@@ -49,7 +49,10 @@ def start(bench, seed=1):
     return golden
 
 
-@pytest.mark.parametrize(("gaps", "stalls"), [(0, 0), (2, 2), (0, 3), (5, 0)])
+@pytest.mark.parametrize(
+    ("gaps", "stalls"),
+    [(0, 0), (2, 2), *(pytest.param(*each, marks=pytest.mark.long) for each in ((0, 3), (5, 0)))],
+)
 def test_random_frames(library, gaps, stalls):
     registers = Registers()
     with ManagementBench(library, registers) as bench:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from amaranth.hdl import Module
@@ -139,8 +140,14 @@ def differing(fixed: Fixed, blocks: list[Block]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("slot_bits", [64, 48, 40])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "slot_bits"),
+    [
+        # Each dtype and each width; the others are for the long tests.
+        pytest.param(*each, marks=() if n in (0, 4, 8) else pytest.mark.long)
+        for n, each in enumerate(product(DTYPES, (64, 48, 40)))
+    ],
+)
 def test_sums_are_exact_and_rounded_once(dtype: Dtype, slot_bits: int) -> None:
     blocks = [block for kind in KINDS for block in blocks_of(kind, dtype, 3, slot_bits)]
     assert differing(Fixed(slot_bits), blocks) == []
@@ -244,7 +251,10 @@ def test_halves_of_eight_bits_exhaustively() -> None:
     assert value_of(1, form) == Fraction(1, 2**9)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype",
+    [Dtype.FLOAT32, Dtype.FLOAT16, pytest.param(Dtype.BFLOAT16, marks=pytest.mark.long)],
+)
 def test_a_flipped_bit_does_not_fit(dtype: Dtype) -> None:
     """Of a word that arrives, and of a slot: a result is wrong or lost. One at a time."""
     lane, form, choose = NumberLane(FIXED), FORMATS[dtype], random.Random(dtype)

@@ -54,7 +54,7 @@ def play(
 
 @pytest.mark.parametrize("always_ready", [False, True])
 @pytest.mark.parametrize("buffered", [False, True])
-@pytest.mark.parametrize("depth", [3, 5, 16])
+@pytest.mark.parametrize("depth", [3, pytest.param(5, marks=pytest.mark.long), 16])
 def test_payloads_come_out_in_order(depth: int, buffered: bool, always_ready: bool) -> None:
     for offers, takes in ((0.9, 0.9), (0.9, 0.3), (0.3, 0.9)):
         queue = Queue(SHAPE, depth=depth, buffered=buffered, always_ready=always_ready)

@@ -1,5 +1,8 @@
 """The engine's registers, read and written through its plain register port."""
 
+from collections.abc import Awaitable, Callable
+from functools import cache
+
 from amaranth.sim import Simulator
 
 from afflux_hdl.contract import registers
@@ -49,17 +52,36 @@ class Bus:
             pass
 
 
+class Simulated:
+    """An engine that is elaborated once: that takes longer than a scenario."""
+
+    def __init__(self) -> None:
+        self._engine = Engine(PARAMETERS)
+        self._simulator = Simulator(self._engine)
+        self._simulator.add_clock(1e-8)
+        self._simulator.add_testbench(self._run)
+        self._scenario: Callable[[Bus], Awaitable[None]] | None = None
+
+    async def _run(self, ctx) -> None:
+        assert self._scenario is not None
+        ctx.set(self._engine.tx.ready, 1)
+        await self._scenario(Bus(self._engine, ctx))
+
+    def play(self, scenario: Callable[[Bus], Awaitable[None]]) -> None:
+        """Reset the engine, and play a scenario to it."""
+        if self._scenario is not None:
+            self._simulator.reset()
+        self._scenario = scenario
+        self._simulator.run()
+
+
+@cache
+def simulated() -> Simulated:
+    return Simulated()
+
+
 def simulate(scenario) -> None:
-    engine = Engine(PARAMETERS)
-
-    async def run(ctx) -> None:
-        ctx.set(engine.tx.ready, 1)
-        await scenario(Bus(engine, ctx))
-
-    simulator = Simulator(engine)
-    simulator.add_clock(1e-8)
-    simulator.add_testbench(run)
-    simulator.run()
+    simulated().play(scenario)
 
 
 def test_constants_tell_the_build() -> None:

@@ -43,7 +43,7 @@ def test_of_a_box_both_resets_of_the_fast_clock() -> None:
 
 def test_of_a_node_behind_a_mac() -> None:
     parameters = PortParameters(
-        node=NodeParameters(engine=Parameters(bus_bits=64, **SIZES)), mac_bits=64
+        node=NodeParameters(engine=Parameters(bus_bits=32, **SIZES)), mac_bits=32
     )
     assert copied(top_of(generate_port(parameters), PORT_MODULE)) == ["rst"]
 

@@ -129,7 +129,7 @@ def test_a_frame_with_a_flipped_bit_is_spoiled_and_no_other(bus_bits: int) -> No
     assert mismatches == len(flips)
 
 
-@pytest.mark.parametrize("blocks", [0, 1, 16])
+@pytest.mark.parametrize("blocks", [0, 1, pytest.param(16, marks=pytest.mark.long)])
 def test_a_frame_takes_one_cycle_more_than_it_has_beats(blocks: int) -> None:
     """At 512 bits a frame of k blocks is 3 + 4k beats: 12 ns at 250 MHz if k is 0.
 

@@ -273,6 +273,7 @@ def test_every_rank_of_a_group_hears_of_it():
             environment={
                 "AFFLUX_AGGREGATOR": f"udp://{address}",
                 "AFFLUX_PEER_TIMEOUT": str(PATIENCE_S),
+                "AFFLUX_REQUIRE": "1",
             },
             timeout_s=2 * PATIENCE_S,
         )

@@ -79,12 +79,17 @@ def test_the_check_sees_one_bit_where_the_golden_model_looks():
     [
         lambda part, x: x + part,  # counted twice
         lambda part, x: x - part,  # left out
-        lambda part, x: torch.zeros_like(x),
         lambda part, x: torch.full_like(x, float("nan")),
-        lambda part, x: torch.full_like(x, float("inf")),
-        lambda part, x: -x,
+        *(
+            pytest.param(wrong, marks=pytest.mark.long)
+            for wrong in (
+                lambda part, x: torch.zeros_like(x),
+                lambda part, x: torch.full_like(x, float("inf")),
+                lambda part, x: -x,
+            )
+        ),
     ],
-    ids=["twice", "lost", "zero", "nan", "inf", "negative"],
+    ids=["twice", "lost", "nan", "zero", "inf", "negative"],
 )
 def test_the_check_sees_wrong_sums_between_the_ends(spoil):
     inputs = Inputs(20_000, torch.float32, ranks=4)

@@ -108,7 +108,7 @@ def test_without_shared_memory_nothing_is_reachable(capfd, monkeypatch):
 @pytest.mark.slow
 def test_under_torchrun_it_is_a_rank(tmp_path):
     output = tmp_path / "out.json"
-    text = "-m torch.distributed.run --standalone --nproc-per-node 3 -m afflux bench"
+    text = "-m torch.distributed.run --standalone --nproc-per-node 2 -m afflux bench"
     text += " -b 100 -e 100 -n 1 -d all -o all --density 0.5 -T 60"
     run = subprocess.run(
         [sys.executable, *text.split(), "-J", str(output)],
@@ -175,6 +175,8 @@ def test_a_quick_run_of_the_table(tmp_path, capfd):
             assert (row["wrong"], row["gloo_wrong"]) == (0, 0)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_an_aggregator_that_is_not_there_is_one_line(capfd, monkeypatch):
     monkeypatch.setenv("AFFLUX_AGGREGATOR", f"udp://127.0.0.1:{closed_port()}")
     assert cli.main(["bench", "--ranks", "2", "-b", "1K", "-e", "1K"]) == 1

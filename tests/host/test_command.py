@@ -91,7 +91,13 @@ print(afflux.statistics is afflux.group_statistics.statistics, sorted(afflux.__a
 
 
 @pytest.mark.parametrize(
-    "module", ["afflux.by_name", "afflux.group_statistics", "afflux.hooks", "afflux.group.core"]
+    "module",
+    [
+        "afflux.hooks",
+        "afflux.group.core",
+        pytest.param("afflux.by_name", marks=pytest.mark.long),
+        pytest.param("afflux.group_statistics", marks=pytest.mark.long),
+    ],
 )
 def test_a_module_that_is_the_first_to_import_torch_finds_the_backend_registered(module):
     program = f"import {module}, torch.distributed as dist; print(dist.Backend.AFFLUX)"

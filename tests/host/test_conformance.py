@@ -20,11 +20,13 @@ BACKENDS = ("gloo", "afflux")
 @pytest.mark.parametrize(
     "themes",
     [
-        THEMES[1::4],
+        THEMES[1:2],
+        pytest.param(THEMES[9:10], marks=pytest.mark.long),
+        pytest.param(THEMES[5::8], marks=pytest.mark.long),
         pytest.param(THEMES[3::4], marks=pytest.mark.long),
         pytest.param(THEMES[::2], marks=pytest.mark.long),
     ],
-    ids=["some", "more", "the others"],
+    ids=["one", "another", "more", "many", "the others"],
 )
 def test_no_script_is_better_with_gloo(themes):
     # In a process of its own, whose ranks are forked from one that has imported the scripts.

@@ -242,8 +242,17 @@ def move_all(rank, size):
     return wrong
 
 
-@pytest.mark.parametrize("adapter", ["native", "python"])
-@pytest.mark.parametrize(("engine", "size"), [("shm://", 3), ("gloo://", 2), ("soft://", 2)])
+@pytest.mark.parametrize(
+    ("engine", "size", "adapter"),
+    [
+        ("shm://", 3, "native"),
+        ("gloo://", 2, "python"),
+        ("soft://", 2, "native"),
+        pytest.param("shm://", 3, "python", marks=pytest.mark.long),
+        pytest.param("gloo://", 2, "native", marks=pytest.mark.long),
+        pytest.param("soft://", 2, "python", marks=pytest.mark.long),
+    ],
+)
 def test_every_reduction_of_every_type(engine, size, adapter):
     environment = {"AFFLUX_AGGREGATOR": engine, "AFFLUX_ADAPTER": adapter}
     for wrong, refused in values(
@@ -253,8 +262,15 @@ def test_every_reduction_of_every_type(engine, size, adapter):
         assert refused
 
 
-@pytest.mark.parametrize("adapter", ["native", "python"])
-@pytest.mark.parametrize(("engine", "size"), [("shm://", 3), ("gloo://", 2)])
+@pytest.mark.parametrize(
+    ("engine", "size", "adapter"),
+    [
+        ("shm://", 3, "native"),
+        ("gloo://", 2, "python"),
+        pytest.param("shm://", 3, "python", marks=pytest.mark.long),
+        pytest.param("gloo://", 2, "native", marks=pytest.mark.long),
+    ],
+)
 def test_every_type_moves(engine, size, adapter):
     environment = {"AFFLUX_AGGREGATOR": engine, "AFFLUX_ADAPTER": adapter}
     for wrong in values(run_ranks(move_all, size, environment=environment)):

@@ -120,7 +120,7 @@ def every_sum(rank, _size, small, chunk):
 
 @pytest.mark.parametrize(
     ("small", "chunk"),
-    [(1 << 20, 1 << 20), (0, 1 << 20), (0, 36)],
+    [(1 << 20, 1 << 20), pytest.param(0, 1 << 20, marks=pytest.mark.long), (0, 36)],
     ids=["gathered", "scattered", "chunks"],
 )
 def test_sums_through_gloo_are_rounded_once(small, chunk):

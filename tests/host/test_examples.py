@@ -33,11 +33,18 @@ FRAMEWORKS = {
     "accelerate_loop": ("accelerate",),
     "lightning_fit": ("lightning",),
     "ray_train": ("ray", "pandas", "pyarrow"),
+    "torchft_replicas": ("torchft",),
     "trainer": ("transformers", "accelerate"),
 }
+ALONE = ("ray_train", "torchft_replicas")
+"""These frameworks start their ranks themselves."""
 OF_SEVERAL_HOSTS = ("two_hosts.py", "slurm.sh")
 SIMULATED = ("slot_life", "stream_engine")
 """These run the gateware in Amaranth's simulator."""
+WITH_RANKS = ("rank_dies",)
+"""These start their ranks themselves."""
+RESTARTED = ("restarts",)
+"""Ranks die, and torchrun starts them again."""
 
 MOST_LINES = 80
 MOST_LINES_SIMULATED = 130
@@ -106,15 +113,45 @@ def test_frameworks_print_what_they_say(name, tmp_path):
     for package in FRAMEWORKS[name]:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    ranks = 0 if name == "ray_train" else 2
+    ranks = 0 if name in ALONE else 2
     check(name, run([name], tmp_path, ranks)[name])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("slot_life", marks=pytest.mark.long), "stream_engine"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", SIMULATED)
 def test_simulated_examples_print_what_they_say(name, tmp_path):
     check(name, run([name], tmp_path, 0)[name])
+
+
+@pytest.mark.parametrize("name", WITH_RANKS)
+def test_examples_with_ranks_of_their_own_print_what_they_say(name, tmp_path):
+    command = [sys.executable, str(FOLDER / f"{name}.py")]
+    variables = environment(GLOO_SOCKET_IFNAME="lo")
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    check(name, done.stdout)
+
+
+@pytest.mark.long
+def test_restarts_go_on_with_the_bits_of_a_run_without_a_death(tmp_path):
+    done = run_script(
+        (FOLDER / "restarts.py").read_text(encoding="utf-8"),
+        tmp_path,
+        ranks=2,
+        environment={"CHECKPOINT": str(tmp_path / "checkpoint.pt")},
+        limit_s=120.0,
+        options=("--max-restarts", "1"),
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    check("restarts", done.stdout)
 
 
 def environment(**more):
@@ -205,18 +242,18 @@ def test_slurm_starts_ranks_on_both_nodes(tmp_path):
     assert missing_lines(printed, out) == [], out
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *FRAMEWORKS, *SIMULATED])
+@pytest.mark.parametrize("name", [*PLAIN, *FRAMEWORKS, *SIMULATED, *WITH_RANKS, *RESTARTED])
 def test_the_command_is_of_the_example(name):
     commands, printed = blocks(name)
     assert commands[-1].endswith(f" examples/{name}.py")
-    if name not in ("ray_train", *SIMULATED):
+    if name not in (*ALONE, *SIMULATED, *WITH_RANKS):
         assert commands[-1].startswith("torchrun --nproc-per-node 2 ")
     assert printed
 
 
 def test_every_example_is_run_short_and_listed():
     files = {each.name for each in FOLDER.iterdir() if each.suffix in (".py", ".sh")}
-    run_here = {f"{name}.py" for name in [*PLAIN, *FRAMEWORKS, *SIMULATED]}
+    run_here = {f"{name}.py" for name in [*PLAIN, *FRAMEWORKS, *SIMULATED, *WITH_RANKS, *RESTARTED]}
     assert files == {*run_here, *OF_SEVERAL_HOSTS}
     listed = re.findall(r"^\| \[(.*?)\]\((.*?)\) \|", (FOLDER / "README.md").read_text(), re.M)
     assert sorted(listed) == sorted((name, name) for name in files)

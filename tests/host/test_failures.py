@@ -182,7 +182,8 @@ def wait_impatiently(rank, size, name):
 @pytest.mark.parametrize(
     ("url", "adapter", "name"),
     [
-        *(("shm://", adapter, name) for adapter in ("native", "python") for name in CALLS),
+        *(("shm://", "native", name) for name in CALLS),
+        *(pytest.param("shm://", "python", name, marks=pytest.mark.long) for name in CALLS),
         ("soft://", "native", "all_reduce"),
         ("streams://", "python", "all_reduce"),
     ],
@@ -216,7 +217,7 @@ def test_the_groups_own_timeout_stays_what_it_is():
     assert "rank(s) 1" in first[0]
 
 
-# An aggregator that dies.
+# An aggregator that dies, where nothing may take its place; else see `test_fail_over.py`.
 
 
 def lose_the_aggregator(rank, _size):
@@ -230,7 +231,7 @@ def lose_the_aggregator(rank, _size):
 
 
 def test_an_aggregator_that_dies_is_named_at_every_rank():
-    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1"}
+    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1", "AFFLUX_REQUIRE": "1"}
     outcomes = values(run_ranks(lose_the_aggregator, 3, environment=environment))
     for message, kind, seconds in outcomes:
         assert kind in ("AggregatorUnreachable", "GroupFailed")
@@ -248,7 +249,7 @@ def lose_the_aggregator_and_wait(rank, _size):
 
 
 def test_every_queued_work_ends():
-    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1"}
+    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1", "AFFLUX_REQUIRE": "1"}
     outcomes = values(run_ranks(lose_the_aggregator_and_wait, 2, environment=environment))
     for errors, completed in outcomes:
         assert all(completed)

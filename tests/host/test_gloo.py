@@ -5,13 +5,18 @@ import os
 import socket
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
 
+from afflux.group.call.description import Call
+from afflux.group.reducers.fallback import GlooFallback
 from afflux.group.reducers.gloo import make_gloo
 from afflux.group.settings.membership import Membership
+from afflux_drivers.errors import AffluxError
 from tests.support.host.ranks import run_ranks, values
 
 TIMEOUT = timedelta(seconds=10)
@@ -66,3 +71,22 @@ def test_groups_share_a_device():
         # are its device's. Other threads that the process begins or ends meanwhile are not Gloo's.
         assert threads < 4 * 3
         assert files < 4 * 3
+
+
+class ClosedByTimeout:
+    """A Work of Gloo's whose connections the timeout of another one has closed."""
+
+    def wait(self, _limit: timedelta | None = None) -> None:
+        raise RuntimeError("Application timeout caused pair closure")
+
+
+def test_connections_that_a_timeout_has_closed_are_not_a_refusal():
+    store = HashStore()
+    gloo = make_gloo(store, Membership(store, 0, 1, TIMEOUT, "alone"))
+    fallback = GlooFallback(gloo, store, 0, 1)
+    call = Call("allreduce_coalesced", "float32", "allreduce_coalesced sum float32 (728,)", "")
+    work: Any = ClosedByTimeout()
+    # The group ends with it: not `CallRefused`, after which this rank alone would go on.
+    with pytest.raises(RuntimeError, match="pair closure") as raised:
+        fallback.finish(work, (), call, 1.0, lambda: None)
+    assert not isinstance(raised.value, AffluxError)

@@ -153,7 +153,7 @@ def keep_alive_statistics(rank, size):
     return afflux.statistics(), afflux.engine_counters() if rank == 0 else None
 
 
-@pytest.mark.parametrize("loss", ["0", "0.05"])
+@pytest.mark.parametrize("loss", [pytest.param("0", marks=pytest.mark.long), "0.05"])
 def test_each_block_is_counted_once(loss):
     environment = {**SOFT, "AFFLUX_TEST_LOSS": loss}
     got = values(run_ranks(keep_alive_statistics, 3, environment=environment))

@@ -94,7 +94,7 @@ def check_conservation(size, got, way):
     assert given_by_several or size == 1
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [1, 3, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 5))])
 def test_nothing_is_lost(size):
     got = values(run_ranks(steps, size))
     for way in WAYS:
@@ -193,7 +193,7 @@ def train(rank, size, momentum):
     return losses, [each.detach().numpy() for each in model.parameters()], hook.density
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("momentum", [pytest.param(0.0, marks=pytest.mark.long), 0.5])
 def test_a_network_learns(momentum):
     got = values(run_ranks(train, 2, momentum))
     for losses, weights, density in got:

@@ -178,3 +178,22 @@ class Tidied:
 def test_a_key_that_goes_after_a_check_is_not_waited_for():
     store: Any = Tidied()
     assert BoundedStore(store, Asker()).find("key") == b"value"
+
+
+def test_nobody_waits_for_what_a_rank_says_that_has_ended_by_anothers_record():
+    woken: dict[str, object] = {}
+    watch = types.SimpleNamespace(wake_key="own", wake=woken.setdefault)
+    keys: Any = types.SimpleNamespace(notices=BoundedStore(HashStore(), Asker()), watch=watch)
+    for rank in range(3):
+        keys.notices.set(f"waker/{rank}", f"of {rank}")
+    noticed = CallRecord(0, 1, "all_reduce", True, "rank(s) 1 ended", "RanksEnded", (1,))
+    heard = CallRecord(2, 1, "all_reduce", True, "rank 0 failed", "GroupFailed")
+    for record in (noticed, heard):
+        notices = Notices(keys, record.rank, 3)
+        assert notices.declare(record).ended in ((1,), [1])
+        # Nor does a process that ends wait until that one has looked.
+        assert woken == {"of 0": True, "of 1": False, "of 2": True}
+        woken.clear()
+    start = time.monotonic()
+    assert Notices(keys, 2, 3).records(LIMIT_S).keys() == {0, 2}
+    assert time.monotonic() - start < LIMIT_S / 2

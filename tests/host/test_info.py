@@ -11,13 +11,14 @@ from subprocess import PIPE
 import pytest
 
 from afflux.commands import cli
-from afflux.commands.info import interfaces, limits, sharing
+from afflux.commands.info import carrier, interfaces, limits, sharing
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
 from afflux.commands.info.command import collect
 from afflux.commands.info.offloads import read_offloads
 from afflux.commands.info.text import render
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.carrier import Lacks
 from tests.support.host.aggregators import aggregator, answering, closed_port
 
 MIB = 1 << 20
@@ -41,8 +42,28 @@ def test_the_report_is_json_and_text(capsys, monkeypatch):
     assert set(names) == {name for _, name in socket.if_nameindex()}
     assert cli.main(["info"]) == 0
     text = capsys.readouterr().out
-    for word in ("afflux", "cores", "memory", "UDP buffers", "MTU", "sums"):
+    for word in ("afflux", "carrier", "cores", "memory", "UDP buffers", "MTU", "sums"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacking", "devices", "line"),
+    [
+        ("tcp", Lacks(), [], "tcp"),
+        ("tcp", Lacks(), ["mlx5_0"], "tcp; RDMA devices mlx5_0"),
+        ("auto", Lacks("no UCX", "no device"), [], "auto: tcp, as no device"),
+        ("auto", Lacks(), ["mlx5_0", "mlx5_1"],
+         "auto: ucx if all hosts can; RDMA devices mlx5_0, mlx5_1"),
+        ("ucx", Lacks("", "no device"), [], "ucx"),
+        ("ucx", Lacks("no UCX", "no UCX"), [], "ucx, which this host cannot use: no UCX"),
+    ],
+)  # fmt: skip
+def test_the_carrier(monkeypatch, asked, lacking, devices, line):
+    monkeypatch.setenv("AFFLUX_CARRIER", asked)
+    monkeypatch.setattr(carrier, "lacks", lambda settings: lacking)
+    monkeypatch.setattr(carrier, "rdma_devices", lambda: devices)
+    lines = render(collect([], 1.0)).split("\n")
+    assert f"carrier         {line}" in lines
 
 
 def test_a_bad_setting_is_an_error_not_a_traceback(capsys, monkeypatch):
@@ -246,6 +267,7 @@ def test_everything_unknown_can_be_shown():
         "versions": {"afflux": "1", "torch": "2", "python": "3", "kernel": "6"},
         "aggregator": "auto",
         "shared_memory": {"used_by_ranks_here": False, "reason": "none"},
+        "carrier": {"asked": "tcp", "used": "tcp", "reason": "", "rdma_devices": []},
         "processor": {"name": "", "features": []},
         "memory": {"machine": 0, "available": 0, "limit": None, "shm": None},
         "interfaces": [

@@ -60,7 +60,7 @@ def test_nothing_is_given_and_nothing_need_be_started(size):
             assert warnings == []
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_streams_at_an_interface_that_is_named(size):
     with network(hosts=2, aggregators=0, gbit=None, links=2, ipv4=False) as made:
         for interface in ("eth1", "fd77:1::/64"):

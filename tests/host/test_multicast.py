@@ -36,7 +36,7 @@ def reduce_some(rank, size):
     return results, afflux.engine_counters() if rank == 0 else {}
 
 
-@pytest.mark.parametrize("loss", ["0", "0.05"])
+@pytest.mark.parametrize("loss", [pytest.param("0", marks=pytest.mark.long), "0.05"])
 def test_an_engine_that_starts_with_the_job(group, loss):
     alone = values(run_ranks(reduce_some, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     environment = {"AFFLUX_AGGREGATOR": f"soft://?group={group}", "AFFLUX_TEST_LOSS": loss}
@@ -63,7 +63,7 @@ def test_an_engine_that_runs(group):
         assert finish(process) == 0
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.01])
+@pytest.mark.parametrize("loss", [pytest.param(0.0, marks=pytest.mark.long), 0.01])
 def test_hosts_behind_a_switch(loss):
     """One frame of each result leaves the aggregator; the switch copies it."""
     with network(hosts=3, loss=loss) as made:

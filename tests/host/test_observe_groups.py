@@ -139,7 +139,7 @@ def run_everything(folder, adapter):
     )
 
 
-@pytest.mark.parametrize("adapter", ["native", "python"])
+@pytest.mark.parametrize("adapter", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_what_is_seen_of_real_groups(tmp_path, adapter):
     outcomes = run_everything(tmp_path, adapter)
     check_hooks(outcomes)

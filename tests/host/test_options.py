@@ -20,9 +20,13 @@ def test_given_values_count_instead_of_the_environment(monkeypatch):
     monkeypatch.setenv("AFFLUX_SLOTS", "7")
     environment = Settings.from_environment()
     assert settings_for(None) == settings_for(afflux.Options()) == environment
-    options = afflux.Options(aggregator="udp://h", lanes=3, peer_timeout_s=2)
+    monkeypatch.setenv("AFFLUX_SPARE", "udp://elsewhere")
+    options = afflux.Options(
+        aggregator="udp://h", spare="udp://one,udp://other:7", lanes=3, peer_timeout_s=2
+    )
     found = settings_for(options)
     assert found.aggregator == AggregatorUrl("udp", "h", 4700)
+    assert found.spare == (AggregatorUrl("udp", "one", 4700), AggregatorUrl("udp", "other", 7))
     assert (found.lanes, found.slots, found.peer_timeout_s) == (3, 7, 2.0)
 
 
@@ -32,6 +36,8 @@ def test_given_values_count_instead_of_the_environment(monkeypatch):
         ({"slots": 0}, SettingsError, "afflux.Options(slots=0): must be an integer from 1 to 512"),
         ({"lanes": 2.5}, TypeError, "afflux.Options(lanes=2.5): must be an integer, not float"),
         ({"aggregator": 5}, TypeError, "afflux.Options(aggregator=5): must be a text, not int"),
+        ({"spare": ("udp://h",)}, TypeError, "must be a text, not tuple"),
+        ({"spare": "soft://"}, SettingsError, "afflux.Options(spare='soft://'): must be udp://"),
         ({"close_timeout_s": True}, TypeError, "must be a number, not bool"),
         ({"aggregator": "tcp://h"}, SettingsError, "unknown scheme 'tcp'; did you mean udp://h?"),
     ],

@@ -64,7 +64,7 @@ def reduce_everything(rank, size):
     return results
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.long), 3])
 def test_values_and_equal_bits(size):
     per_rank = values(run_ranks(reduce_everything, size))
     for results in zip(*per_rank, strict=True):

@@ -99,7 +99,9 @@ def test_late_is_not_never(make, tmp_path):
     assert first == second
 
 
-@pytest.mark.parametrize("make", STORES)
+@pytest.mark.parametrize(
+    "make", [file_store, tcp_store, pytest.param(hash_store, marks=pytest.mark.long)]
+)
 def test_every_incarnation_of_a_group_is_its_own(make, tmp_path):
     """Ranks find all keys of earlier lives: one that was made, two that were not."""
     stores = own_connections(make(tmp_path), 2)

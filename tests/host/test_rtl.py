@@ -56,15 +56,15 @@ def of_software():
 @pytest.mark.parametrize(
     ("lanes", "loss", "url"),
     [
-        ("16", "0.02", "rtl://"),
-        # The narrow engine has the same from ranks to bits in test_simulated_board.py, on a board.
+        ("16", "0.02", "rtl://?bus_bits=32"),
+        # The wide engine has the same from ranks to bits in test_board_network.py, in a node.
         *(
             pytest.param(*each, marks=pytest.mark.long)
             for each in (
                 ("5", "0", "rtl://?bus_bits=32"),
                 ("16", "0", "rtl://"),
                 ("16", "0", "rtl://?bus_bits=32"),
-                ("16", "0.02", "rtl://?bus_bits=32"),
+                ("16", "0.02", "rtl://"),
                 ("5", "0", "rtl://"),
             )
         ),

@@ -24,6 +24,12 @@ COUNT = 500_000
 
 HOST_RANKS = pytest.mark.parametrize("ranks", [1, 2], ids=["streams", "streams by host"])
 """Of each host."""
+FEW_HOST_RANKS = pytest.mark.parametrize(
+    "ranks",
+    [pytest.param(1, marks=pytest.mark.long), 2],
+    ids=["streams", "streams by host"],
+)
+"""The same for tests that mostly wait."""
 
 
 def sent():
@@ -105,7 +111,7 @@ def test_a_pair_that_fails_on_one_interface_leaves_the_other(ranks):
     assert all(each["eth1"] < COUNT < each["eth0"] for each in grown)
 
 
-@HOST_RANKS
+@FEW_HOST_RANKS
 def test_pairs_that_fail_leave_gloo(ranks):
     environment = IMPATIENT | {"AFFLUX_INTERFACE": "eth1", "GLOO_SOCKET_IFNAME": "eth0"}
     with network(hosts=3, aggregators=0, gbit=None, links=2) as made:
@@ -123,7 +129,7 @@ def test_pairs_that_fail_leave_gloo(ranks):
             assert re.search(pair(1, ranks), text)
 
 
-@HOST_RANKS
+@FEW_HOST_RANKS
 def test_an_interface_that_is_down_is_named(ranks):
     with network(hosts=2, aggregators=0, gbit=None, links=2) as made:
         assert made.hosts[1].run("/sbin/ip", "link", "set", "eth1", "down").returncode == 0

@@ -18,8 +18,16 @@ _FOLDERS = tuple(str(Path(afflux.__file__).parent / each) for each in ("group", 
 # Every n-th step; how long the other rank lets this one wait, so that calls are handed over.
 _WAYS = {"native": (61, 0.3), "python": (29, 0.003)}
 
-# The second is Gloo's where ranks share memory, too.
-_DTYPES = (torch.float32, torch.bool)
+# A bool is Gloo's where ranks share memory, too.
+_EACH = pytest.mark.parametrize(
+    ("adapter", "dtype"),
+    [
+        ("native", torch.float32),
+        ("python", torch.bool),
+        pytest.param("native", torch.bool, marks=pytest.mark.long),
+        pytest.param("python", torch.float32, marks=pytest.mark.long),
+    ],
+)
 
 
 def summed(dtype, group=None, count=5):
@@ -67,8 +75,7 @@ def nest_everywhere(rank, _size, dtype, stride, wait_s):
     return step, wrong
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
-@pytest.mark.parametrize("adapter", ["native", "python"])
+@_EACH
 def test_a_handler_may_call_at_every_step(adapter, dtype):
     environment = {"AFFLUX_AGGREGATOR": "shm://", "AFFLUX_ADAPTER": adapter}
     way = _WAYS[adapter]
@@ -107,8 +114,7 @@ def raise_everywhere(rank, size, dtype, stride, wait_s):
     return ends
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
-@pytest.mark.parametrize("adapter", ["native", "python"])
+@_EACH
 def test_ctrl_c_at_any_step_leaves_nobody_waiting(adapter, dtype):
     environment = {"AFFLUX_AGGREGATOR": "shm://", "AFFLUX_ADAPTER": adapter}
     stride, wait_s = _WAYS[adapter]

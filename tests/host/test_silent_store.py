@@ -113,8 +113,15 @@ def stopped_when(process, wait):
     return ended[0]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("url", ["auto", "soft"])
+@pytest.mark.parametrize(
+    ("url", "rank"),
+    [
+        ("auto", 0),
+        ("soft", 1),
+        pytest.param("auto", 1, marks=pytest.mark.long),
+        pytest.param("soft", 0, marks=pytest.mark.long),
+    ],
+)
 def test_a_rank_that_waits_for_others_to_come(process, rank, url):
     membership = Membership(process.connect(), rank, 3, timedelta(seconds=2), "")
     text, kind, seconds = stopped_when(
@@ -168,7 +175,7 @@ def wait_for_an_idle_rank(rank, size, port, pid):
     return error, closing[2]
 
 
-@pytest.mark.parametrize("url", ["auto", "soft://"])
+@pytest.mark.parametrize("url", [pytest.param("auto", marks=pytest.mark.long), "soft://"])
 def test_an_operation_that_waits_for_a_rank(process, url):
     outcomes = run_ranks(
         wait_for_an_idle_rank,

@@ -38,21 +38,32 @@ def test_the_command_has_the_sizes_of_the_simulated_board():
     assert serve.SIZES["board"] == SIZES
 
 
-def reduce_some(rank, _size):
+SEVERAL_ROUNDS = 7_000
+"""Elements. To simulate them takes most of the time, hence few of such tensors in most runs."""
+FEW_LARGE = (
+    (torch.float32, dist.ReduceOp.SUM),
+    (torch.bfloat16, dist.ReduceOp.MAX),
+    (torch.int32, dist.ReduceOp.SUM),
+)
+
+
+def reduce_some(rank, _size, every=False):
     """Return the bits of sums and maxima of all kinds, and what was counted on the way."""
-    generator = torch.Generator().manual_seed(rank)
-    results = []
-    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+    results = {}
+    for seed, dtype in enumerate((torch.float32, torch.bfloat16, torch.int32)):
         # A tensor of nothing, one exact sum, a block, a slot and one element, several rounds.
-        for count in (0, 20, 74, 5 * 64 + 1, 7_000):
+        for count in (0, 20, 74, 5 * 64 + 1, SEVERAL_ROUNDS):
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+                if count == SEVERAL_ROUNDS and not every and (dtype, op) not in FEW_LARGE:
+                    continue
+                generator = torch.Generator().manual_seed(10 * rank + seed)
                 tensor = (100 * torch.randn(count, generator=generator)).to(dtype)
                 if dtype != torch.int32 and count > 1000:
                     tensor[7] = float("nan") if rank == 0 else 1.0
                     tensor[70 + rank] = float("inf")
                     tensor[640:1920] = 0
                 dist.all_reduce(tensor, op=op)
-                results.append(tensor.view(torch.uint8).numpy().tobytes())
+                results[dtype, count, str(op)] = tensor.view(torch.uint8).numpy().tobytes()
     dist.barrier()
     counted = afflux.statistics()
     asked = (afflux.engine_counters(), afflux.engine_description()) if rank == 0 else ({}, {})
@@ -63,18 +74,22 @@ def reduce_some(rank, _size):
 def of_software():
     """Return the bits of the software engine."""
     environment = {"AFFLUX_AGGREGATOR": "soft://"}
-    (first, *_), *_ = values(run_ranks(reduce_some, 3, environment=environment))
+    (first, *_), *_ = values(run_ranks(reduce_some, 3, True, environment=environment))
     return first
 
 
-def test_a_board_that_the_ranks_start_gives_the_bits_of_software_whatever_is_lost(of_software):
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_board_that_the_ranks_start_gives_the_bits_of_software_whatever_is_lost(
+    of_software, every
+):
     environment = {**BOARD, "AFFLUX_TEST_LOSS": "0.03"}
     # A build of the model takes longer than all sums.
     found = values(
-        run_ranks(reduce_some, 3, environment=environment, timeout_s=200.0, limit_s=250.0)
+        run_ranks(reduce_some, 3, every, environment=environment, timeout_s=200.0, limit_s=250.0)
     )
     for results, counted, _, _ in found:
-        assert results == of_software
+        assert len(results) == (30 if every else 27)
+        assert results == {case: of_software[case] for case in results}
         assert counted["engine"] == "board"
         assert counted["lanes"] == 5
     _, _, counters, description = found[0]
@@ -93,8 +108,9 @@ def lose_the_engine(rank, _size):
     return caught(lambda: dist.all_reduce(torch.ones(20_000)))
 
 
+@pytest.mark.long
 def test_a_board_that_ends_with_its_process_is_named_at_every_rank():
-    environment = {**BOARD, "AFFLUX_PEER_TIMEOUT": "1"}
+    environment = {**BOARD, "AFFLUX_PEER_TIMEOUT": "1", "AFFLUX_REQUIRE": "1"}
     for message, kind, seconds in values(run_ranks(lose_the_engine, 2, environment=environment)):
         assert kind in ("AggregatorUnreachable", "GroupFailed")
         assert "aggregator at 127.0.0.2:" in message
@@ -161,7 +177,8 @@ def test_the_controller_with_the_key_gives_ranks_their_job_and_takes_it_back(
         assert line.startswith("afflux: board engine on udp://127.0.0.1:"), line
         environment = {"AFFLUX_AGGREGATOR": f"udp://127.0.0.1:{port}"}
         for results, counted, _, _ in values(run_ranks(reduce_some, 3, environment=environment)):
-            assert results == of_software
+            assert results == {case: of_software[case] for case in results}
+            assert len(results) == 27
             assert counted["engine"] == "board"
         # It has no time to tidy up: what is gone, the ranks have given back.
         process.send_signal(signal.SIGKILL)
@@ -186,6 +203,7 @@ def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
             "AFFLUX_AGGREGATOR": f"udp://127.0.0.1:{port}",
             "AFFLUX_PEER_TIMEOUT": "1",
             "AFFLUX_CLOSE_TIMEOUT": "1",
+            "AFFLUX_REQUIRE": "1",
         }
         outcomes = run_ranks(lose_the_board, 2, process.pid, environment=environment)
         for message, kind, seconds in values(outcomes):

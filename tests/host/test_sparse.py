@@ -50,7 +50,15 @@ def sums(rank, size, dtype):
     return results
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        pytest.param(torch.float64, marks=pytest.mark.long),
+        pytest.param(torch.int32, marks=pytest.mark.long),
+        torch.int64,
+    ],
+)
 def test_sums_are_those_of_dense_tensors(engine, dtype):
     got = values(run_ranks(sums, 3, dtype))
     for name in SHAPES:

@@ -13,10 +13,11 @@ import torch
 
 from afflux.group.reducers.sparse_sums import SparseSums
 from afflux.group.reducers.topology import Topology
+from afflux.sparse.agreement import count_rows
 from afflux.sparse.cost_model import Costs
 from afflux.sparse.index_forms import Rows, forms, random_union
 from afflux.sparse.kinds import Kinds
-from afflux.sparse.row_sums import _counted, all_reduce_coo
+from afflux.sparse.row_sums import all_reduce_coo
 from afflux.sparse.sums import Way
 from afflux_drivers.rows import list_words
 from tests.support.host.local_sums import LocalGroup
@@ -54,8 +55,8 @@ def test_every_form_gives_the_sum(case, forced, way, monkeypatch):
     kinds = [Kinds(RANKS) for _ in range(RANKS)]
     if forced:
 
-        def choose(self, text, known, sums, *ways):
-            return next(each for each in forms(known, *ways) if each.name == forced)
+        def choose(self, text, known, sums, indices, values, may_be_dense):
+            return next(each for each in forms(known, indices, values) if each.name == forced)
 
         monkeypatch.setattr(Kinds, "choose", choose)
 
@@ -193,7 +194,7 @@ def test_counts_of_rows_beyond_a_word_are_told():
     group = LocalGroup(2)
 
     def body(sums):
-        return _counted((3 << 31) + 7 + sums.rank, sums, Kinds(2))
+        return count_rows((3 << 31) + 7 + sums.rank, sums, Kinds(2))
 
     assert group.run(body) == [[(3 << 31) + 7, (3 << 31) + 8]] * 2
 

@@ -1,14 +1,15 @@
 """The keys of the processes of groups that have been left, step by step."""
 
 import threading
+import time
 import types
 from typing import Any
 
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, TCPStore
 
 from afflux.group.store import watch
 from afflux.group.store.bounded import Asker, BoundedStore
-from afflux.group.store.watch import forget_left, note_left
+from afflux.group.store.watch import StoreWatch, forget_left, note_left
 
 LIMIT_S = 20.0
 
@@ -115,3 +116,27 @@ def test_notices_do_not_wait_until_all_is_deleted():
         assert store.check(["notice"])
     finally:
         go_on.set()
+
+
+def test_ranks_that_wake_one_another_and_end_do_not_wait_for_one_another(monkeypatch):
+    """As after a failure, of which each tells all: it may be told after it has heard."""
+    monkeypatch.setattr(watch, "_HEARD_S", LIMIT_S)
+    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    heard = threading.Event()
+    first, second = (
+        StoreWatch(TCPStore("127.0.0.1", server.port, is_master=False), LIMIT_S) for _ in range(2)
+    )
+    second.add("group", heard.set)
+    server.set("group/notice", "1")
+    first.wake(second.wake_key)
+    assert heard.wait(LIMIT_S)
+    second.wake(first.wake_key)
+    first.wake(second.wake_key)
+    start = time.monotonic()
+    second.wake("of a rank that has died", lives=False)
+    # One after the other: the second to end finds that the first has.
+    ends = threading.Thread(target=first.stop)
+    ends.start()
+    second.stop()
+    ends.join()
+    assert time.monotonic() - start < LIMIT_S / 2

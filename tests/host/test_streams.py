@@ -60,7 +60,7 @@ def everything(rank, size):
 AUTO = {"AFFLUX_AGGREGATOR": "auto"}
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("size", [2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_all_collectives_have_the_bits_of_shared_memory(size):
     here = values(run_ranks(everything, size, environment=AUTO))
     with network(hosts=size, aggregators=0, gbit=None) as made:
@@ -75,7 +75,7 @@ def test_all_collectives_have_the_bits_of_shared_memory(size):
             assert statistics[name] == of_memory[name]
 
 
-@pytest.mark.parametrize("size", [pytest.param(4, marks=pytest.mark.long), 5])
+@pytest.mark.parametrize("size", [3, *(pytest.param(n, marks=pytest.mark.long) for n in (4, 5))])
 def test_hosts_with_several_ranks_have_these_bits_too(size):
     right = values(run_ranks(everything, size, environment=AUTO))[0][0]
     with network(hosts=2, aggregators=0, gbit=None) as made:
@@ -173,8 +173,15 @@ def asked_for(rank, size):
     return tensor[7].item() == size, afflux.statistics(group), recording.messages
 
 
-@pytest.mark.parametrize("mtu", [1280, 9000])
-@pytest.mark.parametrize("loss", [0.0, 0.02])
+@pytest.mark.parametrize(
+    ("mtu", "loss"),
+    [
+        (9000, 0.0),
+        (1280, 0.02),
+        pytest.param(1280, 0.0, marks=pytest.mark.long),
+        pytest.param(9000, 0.02, marks=pytest.mark.long),
+    ],
+)
 def test_nothing_is_given_and_nothing_need_be_started(mtu, loss):
     with network(hosts=3, aggregators=0, gbit=None, mtu=mtu, loss=loss) as made:
         for right, found, warnings in values(run_ranks(asked_for, 3, hosts=made.hosts)):

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from afflux_drivers.aggregator.access import Access
 from benchmarks.network.launch import aggregator
 from tests.support.host.aggregators import closed_port, streams_aggregator
 from tests.support.host.all_reduces import digest, drawn, reductions, together
+from tests.support.host.marks import act_when
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
 
@@ -67,7 +67,7 @@ def sums(rank, size):
     return found, afflux.statistics()["topology"]
 
 
-@pytest.mark.parametrize("size", [3, 7])
+@pytest.mark.parametrize("size", [3, 4, pytest.param(7, marks=pytest.mark.long)])
 def test_hosts_with_one_rank_and_with_several(size):
     here = values(run_ranks(sums, size, environment=AUTO))
     with (
@@ -96,8 +96,9 @@ def test_what_a_rank_sends(size, count, sent):
     assert values(found) == size * [4 * count * sent]
 
 
-def until_it_fails(rank, size):
+def until_it_fails(rank, size, mark):
     dist.all_reduce(torch.ones(LARGE))
+    mark.touch()
 
     def go_on():
         while True:
@@ -107,23 +108,23 @@ def until_it_fails(rank, size):
     return *caught(go_on), time.monotonic() - start
 
 
-def test_an_aggregator_that_is_killed_is_named_by_all():
+def test_an_aggregator_that_is_killed_is_named_by_all(tmp_path):
+    mark = tmp_path / "summing"
     with served() as (url, process):
-        killing = threading.Timer(4.0, process.kill)
-        killing.start()
-        outcomes = run_ranks(until_it_fails, 3, environment={"AFFLUX_AGGREGATOR": url})
+        killing = act_when(mark, process.kill)
+        outcomes = run_ranks(until_it_fails, 3, mark, environment={"AFFLUX_AGGREGATOR": url})
         killing.join()
     for message, _, _, seconds in values(outcomes):
         assert f"the aggregator at {url.removeprefix('streams://')}: " in message
         assert seconds < 10
 
 
-def test_an_aggregator_that_is_stopped_is_named_at_the_timeout():
+def test_an_aggregator_that_is_stopped_is_named_at_the_timeout(tmp_path):
+    mark = tmp_path / "summing"
     with served() as (url, process):
-        stopping = threading.Timer(4.0, process.send_signal, (signal.SIGSTOP,))
-        stopping.start()
+        stopping = act_when(mark, lambda: process.send_signal(signal.SIGSTOP))
         outcomes = run_ranks(
-            until_it_fails, 3, environment={"AFFLUX_AGGREGATOR": url}, timeout_s=3.0
+            until_it_fails, 3, mark, environment={"AFFLUX_AGGREGATOR": url}, timeout_s=3.0
         )
         stopping.join()
     where = url.removeprefix("streams://")
@@ -178,11 +179,11 @@ def test_one_peer_takes_no_more_than_its_share(monkeypatch):
         values(run_ranks(bytes_sent, 2, LARGE, environment=environment))
 
 
-def test_the_command_ends_with_its_groups():
+def test_the_command_ends_with_its_groups(tmp_path):
+    mark = tmp_path / "summing"
     with served() as (url, process):
-        ending = threading.Timer(4.0, process.terminate)
-        ending.start()
-        outcomes = run_ranks(until_it_fails, 3, environment={"AFFLUX_AGGREGATOR": url})
+        ending = act_when(mark, process.terminate)
+        outcomes = run_ranks(until_it_fails, 3, mark, environment={"AFFLUX_AGGREGATOR": url})
         ending.join()
         assert process.wait(10) == 0
     for message, *_ in values(outcomes):

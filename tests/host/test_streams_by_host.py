@@ -95,7 +95,7 @@ def by_host(rank, size, hosts, url):
     return (*found, mapped)
 
 
-@pytest.mark.parametrize("url", ["streams://", "one", "two"])
+@pytest.mark.parametrize("url", ["streams://", pytest.param("one", marks=pytest.mark.long), "two"])
 def test_the_bits_are_those_of_a_flat_job(url):
     size = len(UNEVEN)
     alone = values(run_ranks(flat, size, environment={"AFFLUX_AGGREGATOR": "soft://"}))
@@ -220,7 +220,7 @@ def never_calls(rank, size, absent):
     return caught(lambda: total(group))
 
 
-@pytest.mark.parametrize("absent", [2, 3])
+@pytest.mark.parametrize("absent", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_rank_that_never_calls_is_named(absent):
     outcomes = values(run_ranks(never_calls, 4, absent))
     named = []

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
+from tests.support.host.marks import act_when
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
 
@@ -46,8 +47,18 @@ def kill_itself(rank, size, count):
     return message, kind, time.monotonic() - killed_at
 
 
-@pytest.mark.parametrize(("hosts", "size"), [(2, 2), (4, 4), (3, 6)])
-@pytest.mark.parametrize("count", [10, LARGE])
+@pytest.mark.parametrize(
+    ("hosts", "size", "count"),
+    [
+        (2, 2, 10),
+        (4, 4, LARGE),
+        (3, 6, 10),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in ((2, 2, LARGE), (4, 4, 10), (3, 6, LARGE))
+        ),
+    ],
+)
 def test_a_rank_that_is_killed_is_named_at_once(hosts, size, count):
     with network(hosts=hosts, aggregators=0, gbit=None) as made:
         outcomes = run_ranks(kill_itself, size, count, hosts=made.hosts, environment=AUTO)
@@ -99,9 +110,10 @@ def test_a_way_that_drops_large_packets_is_named_at_the_timeout():
             run_ranks(too_large, 2, hosts=made.hosts, environment=AUTO, timeout_s=8.0)
         )
     for message, kind, seconds in outcomes:
-        assert kind == "RanksMissing", message
+        # The one that gives up first knows it; the other one's connection may have ended then.
+        assert kind in ("RanksMissing", "RanksEnded"), message
         assert seconds < 8.0 + AT_ONCE_S
-    # The one that gives up first knows it; the other one's connection may have ended then.
+    assert "RanksMissing" in [kind for _, kind, _ in outcomes]
     said = " ".join(message for message, *_ in outcomes)
     assert ": its host has acknowledged nothing for " in said
     assert "no packets as large as the interfaces' MTU (segments have 8948 bytes)" in said
@@ -214,7 +226,7 @@ def interface_down(rank, size, count):
     return message, kind, time.monotonic() - cut_at
 
 
-@pytest.mark.parametrize("count", [10, LARGE])
+@pytest.mark.parametrize("count", [pytest.param(10, marks=pytest.mark.long), LARGE])
 def test_a_link_that_is_cut_is_noticed_long_before_the_timeout(count):
     with network(hosts=3, aggregators=0, gbit=None) as made:
         outcomes = run_ranks(
@@ -227,7 +239,7 @@ def test_a_link_that_is_cut_is_noticed_long_before_the_timeout(count):
             assert seconds < 3.0 + AT_ONCE_S
 
 
-def count_right_sums(rank, size, seconds):
+def count_right_sums(rank, size, seconds, mark):
     deadline, right, slowest = time.monotonic() + seconds, 0, 0.0
     while True:
         begun = time.monotonic()
@@ -237,22 +249,22 @@ def count_right_sums(rank, size, seconds):
             return right, slowest
         assert total(count=100_000) == size
         right += 1
+        mark.touch()
         slowest = max(slowest, time.monotonic() - begun)
 
 
-def test_a_link_that_is_cut_for_a_moment_costs_time_only():
+def test_a_link_that_is_cut_for_a_moment_costs_time_only(tmp_path):
     with network(hosts=2, aggregators=0, gbit=None) as made:
 
         def cut():
-            time.sleep(2.0)
             made.unplug(made.hosts[1])
             time.sleep(1.0)
             made.unplug(made.hosts[1], plugged=True)
 
-        thread = threading.Thread(target=cut)
-        thread.start()
-        outcomes = run_ranks(count_right_sums, 2, 6.0, hosts=made.hosts, environment=AUTO)
-        thread.join()
+        mark = tmp_path / "summing"
+        cutting = act_when(mark, cut)
+        outcomes = run_ranks(count_right_sums, 2, 6.0, mark, hosts=made.hosts, environment=AUTO)
+        cutting.join()
         for right, slowest in values(outcomes):
             assert right > 10
             assert 0.5 < slowest < 5.0
@@ -263,7 +275,9 @@ def what_is_open():
     for each in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             found.append(os.readlink(f"/proc/self/fd/{each}").partition(":")[0])
-    return Counter(found), Counter(each.name for each in threading.enumerate())
+    names = [each.name for each in threading.enumerate()]
+    # The default group's thread begins with the first call that takes long, which may be any.
+    return Counter(found), Counter(each for each in names if not each.startswith("afflux-0-"))
 
 
 def made_and_left(rank, size):

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.forming.carrier import Lacks, lacks, takes_ucx
+from afflux.group.forming.carrier import takes_ucx
+from afflux.group.settings.carrier import Lacks, lacks
 from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.exchange import StepFailed
 from tests.support.host.all_reduces import LARGE, are_right, digest, drawn, reductions, together
@@ -42,7 +43,7 @@ def everything(rank, size):
 
 
 @needs_ucx
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_all_collectives_have_the_bits_of_tcp(threads):
     with network(hosts=3, aggregators=0, gbit=None) as made:
         found = [

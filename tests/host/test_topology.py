@@ -154,7 +154,7 @@ def over_streams(rank, size, per_host):
     return found
 
 
-@pytest.mark.parametrize("loss", ["0", "0.05"])
+@pytest.mark.parametrize("loss", [pytest.param("0", marks=pytest.mark.long), "0.05"])
 def test_several_aggregators_share_the_columns(loss):
     alone = values(run_ranks(in_default_group, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     with aggregator() as first, aggregator() as second, aggregator(lanes=7) as third:
@@ -181,7 +181,9 @@ def test_one_of_several_that_is_not_there():
         assert read_counters(AggregatorUrl.parse(url).addresses[0], 5.0)["joins"] == 0
 
 
-@pytest.mark.parametrize(("size", "per_host"), [(2, 1), (3, 1), (5, 2)])
+@pytest.mark.parametrize(
+    ("size", "per_host"), [pytest.param(2, 1, marks=pytest.mark.long), (3, 1), (5, 2)]
+)
 def test_streams_give_the_bits_of_one_aggregator(size, per_host):
     alone = values(run_ranks(in_default_group, size, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     for results, statistics in values(run_ranks(over_streams, size, per_host)):
@@ -225,7 +227,7 @@ def a_rank_that_ends(rank, size, per_host):
     return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
 
 
-@pytest.mark.parametrize("per_host", [1, 2])
+@pytest.mark.parametrize("per_host", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_rank_that_ends_is_missed_at_every_rank(per_host):
     outcomes = run_ranks(a_rank_that_ends, 4, per_host)
     assert outcomes[2].kind == "died"

@@ -29,7 +29,7 @@ def faults(tables: list[Measured], history: bool) -> list[str]:
         elif missing := [path for path in each.stamp.paths if not (stamp.ROOT / path).exists()]:
             found.append(f"{each.name} measures {missing}, which are gone")
         elif history and each.change is None:
-            found.append(f"{each.name} was measured at {each.commit}, which git does not know")
+            found.append(f"{each.name} was measured at {each.commit}, which is not in the history")
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_table_is_older_once_its_code_has_changed(tmp_path, git):
     [
         ("", "no line"),
         ("Measured 2026-11-28, code of `hdl`.", "no line"),
-        ("Measured 2026-11-28 at `0123abcd`, code of `hdl`.", "git does not know"),
+        ("Measured 2026-11-28 at `0123abcd`, code of `hdl`.", "is not in the history"),
         ("Measured 2026-11-28 at `0123abcd`, code of `hdl`, `gone`.", "['gone'], which are gone"),
     ],
 )
@@ -107,6 +107,18 @@ def test_a_table_that_cannot_be_dated_is_found(tmp_path, git, line, fault):
     assert table.is_older
     (found,) = faults([table], history=True)
     assert fault in found
+
+
+def test_a_commit_of_another_branch_is_not_in_the_history(tmp_path, git):
+    git("checkout", "--quiet", "-b", "other")
+    (tmp_path / "hdl/engine.py").write_text("three\n")
+    git("commit", "--quiet", "-am", "elsewhere")
+    line = f"\n{Stamp('2026-11-28', git('rev-parse', '--short=8', 'HEAD'), ('hdl',))}"
+    git("checkout", "--quiet", "-")
+    table = the_table(tmp_path, line)
+    assert table.change is None
+    (found,) = faults([table], history=True)
+    assert "is not in the history" in found
 
 
 def test_rows_have_the_commit_and_whether_sources_differ_from_it(tmp_path, git):

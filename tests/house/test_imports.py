@@ -4,6 +4,7 @@ Read from the sources, not by importing: imports inside functions and type-check
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -181,3 +182,23 @@ def test_sees_a_golden_model_that_leans_on_the_contract():
         "afflux_sim.golden.engine imports afflux_hdl.contract",
         "afflux_sim.golden.frames imports afflux_sim.rtl",
     ]
+
+
+# NCCL opens the plugin by itself, so nobody could hand it settings; it reads them in this file.
+READS_THE_ENVIRONMENT = {"drivers/native/nccl/environment.cpp"}
+ENVIRONMENT = re.compile(r"\bos\.environ\b|\bgetenv\(")
+
+
+def test_drivers_read_no_environment():
+    """Settings come from above, in arguments, so that a test can have several at once."""
+    sources = [
+        path
+        for path in sorted((REPO / "drivers").rglob("*"))
+        if path.suffix in (".py", ".cpp", ".hpp") and "tests" not in path.parts
+    ]
+    found = {
+        path.relative_to(REPO).as_posix()
+        for path in sources
+        if ENVIRONMENT.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == READS_THE_ENVIRONMENT

@@ -28,11 +28,18 @@ FLOOR = re.compile(r"^\d+\. (.+(?:\n   .+)*)", re.MULTILINE)
 TEST_FLOORS = (
     ("tests.support", "tests.models"),
     ("tests.scenarios",),
-    ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal", "tests.conformance"),
-    ("tests.compat", "tests.nightly", "tests.wheels"),
+    (
+        "tests.chaos",
+        "tests.checks",
+        "tests.conformance",
+        "tests.formal",
+        "tests.fuzz",
+        "tests.testbench",
+    ),
+    ("tests.compat", "tests.gpu", "tests.nightly", "tests.wheels"),
     ("tests.mutation",),
     ("tests.coverage", "tests.second_simulator"),
-    ("tests.hdl", "tests.drivers", "tests.sim", "tests.host", "tests.house", "tests"),
+    ("tests.hdl", "tests.drivers", "tests.sim", "tests.host", "tests.house", "tests.nccl", "tests"),
 )
 
 Arrow = tuple[str, str]

@@ -24,6 +24,8 @@ TARGETS = (
     "floods",
     "fuzz",
     "conformance",
+    "chaos",
+    "soak",
     "formal",
     "mutation-native",
     "mutation",

@@ -88,6 +88,7 @@ def test_every_case_at_both_ports(made: VerilatedBoard) -> None:
     assert min(board.seen[frozenset(each)] for each in ({0}, {1}, {0, 1})) > 10
 
 
+@pytest.mark.long
 def test_two_full_ports_lose_nothing_at_62_5_mhz() -> None:
     with opened(ENOUGH) as made:
         board = TwoPortBoard(made, at_once=True)
@@ -123,6 +124,7 @@ def test_of_two_full_ports_that_are_too_much_each_frame_is_counted(made: Verilat
     assert engine_counter(board, "receive_overflow") == 0
 
 
+@pytest.mark.long
 def test_what_is_wrong_on_either_wire_goes_no_further(made: VerilatedBoard) -> None:
     board, choose = TwoPortBoard(made, at_once=True), random.Random(1)
     question = arp_request()

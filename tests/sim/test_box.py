@@ -112,17 +112,18 @@ def test_a_frame_of_the_host_that_is_larger_than_a_buffer_is_dropped_alone(box):
     assert read_counter(BoxAsNode(box), "from_host_oversize") == 1
 
 
-def check_sums(box: SimulatedBox) -> None:
-    """Every case, beside the golden engine."""
+def check_sums(box: SimulatedBox, step: int = 1) -> None:
+    """Every case, or one in `step` of them, beside the golden engine."""
     job = Job(number=1, workers=3, lanes=2, slots=2, slot_base=3)
     director = Director(**build_of(NODE))
     # There are no marks in a shell.
-    scenario = every_case(director, job, uncounted=frozenset({"mac_error"}))
+    scenario = every_case(director, job, uncounted=frozenset({"mac_error"}), step=step)
     perform(box, scenario, paces(0.9, 0.1, 1))
 
 
-def test_sums_are_those_of_the_golden_engine(box):
-    check_sums(box)
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_sums_are_those_of_the_golden_engine(box, step):
+    check_sums(box, step)
 
 
 def test_the_largest_frames_and_those_of_the_host_share_the_port(box):

@@ -1,4 +1,4 @@
-"""Runs cocotb testbenches on a 32-bit engine; `make test-long` all of them, also on a 512-bit one.
+"""Runs cocotb testbenches on a 32-bit engine; `make test-long` all of each, also on a 512-bit one.
 
 Workers, lanes and slots are run-time values, so one build of each width serves all cases. Other
 tests play the same cases, trees and schedules to the pins of both widths in process.
@@ -7,6 +7,7 @@ tests play the same cases, trees and schedules to the pins of both widths in pro
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
+from tests.scenarios.cases import CASES
 from tests.scenarios.director import LARGE
 from tests.support.checkout import BUILD
 from tests.testbench.simulator import build_simulator, run_module
@@ -23,7 +24,19 @@ MODULES = [
     "ethernet_mac",
 ]
 
-LONG = [("trees", 32), ("schedules", 32), *((module, 512) for module in MODULES)]
+SOME = {
+    # Each case in one of the two shapes.
+    "cases": [f"case/case={name}/shape={at % 2}" for at, name in enumerate(CASES)],
+    # Each shape, and either kind of network.
+    "streams": [
+        "all_zero/shape=1",
+        *(f"sizes/shape={shape}/flood={shape != 0}" for shape in (0, 2)),
+        *(f"unkind/shape={shape}/ready_share={share}" for shape, share in ((1, 1.0), (2, 0.5))),
+    ],
+    "axi_stream": [],
+    "ethernet_mac": [],
+}
+"""By module the tests that run without `make test-long`; all, if empty."""
 
 
 def built(bus_bits: int) -> Parameters:
@@ -31,13 +44,18 @@ def built(bus_bits: int) -> Parameters:
 
 
 @pytest.mark.parametrize(
-    ("module", "bus_bits"),
+    ("module", "bus_bits", "tests"),
     [
-        pytest.param(module, bits, marks=pytest.mark.long if (module, bits) in LONG else ())
-        for bits in (512, 32)
-        for module in MODULES
+        *(pytest.param(module, 32, tests, id=f"{module}-32") for module, tests in SOME.items()),
+        *(
+            pytest.param(module, bits, [], id=f"{module}-{bits}-all", marks=pytest.mark.long)
+            for bits in (512, 32)
+            for module in MODULES
+            if bits == 512 or SOME.get(module) != []
+        ),
     ],
 )
-def test_engine(module: str, bus_bits: int) -> None:
+def test_engine(module: str, bus_bits: int, tests: list[str]) -> None:
     build = build_simulator(FOLDER, built(bus_bits))
-    run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")
+    results = FOLDER / "results" / f"{module}-{bus_bits}"
+    run_module(build, results, f"tests.testbench.{module}", tests=tests)

@@ -1,4 +1,7 @@
-"""The ten cases for jobs that are too large for the simulator's pins to be driven from Python."""
+"""The ten cases for jobs that are too large for the simulator's pins to be driven from Python.
+
+Each meets both widths, and one of the shapes at either; half of that by `make test-long`.
+"""
 
 import pytest
 
@@ -17,9 +20,14 @@ SHAPES = [(64, 16, 1), (33, 2, 16)]
 
 @pytest.mark.parametrize(
     ("name", "bus_bits", "shape"),
-    # Each case meets both widths and both shapes.
     [
-        (name, bus_bits, SHAPES[(case + at) % 2])
+        pytest.param(
+            name,
+            bus_bits,
+            SHAPES[(case + at) % 2],
+            # Either width keeps cases of either shape.
+            marks=pytest.mark.long if (case // 2 + at) % 2 else (),
+        )
         for case, name in enumerate(CASES)
         for at, bus_bits in enumerate((512, 32))
     ],

@@ -17,7 +17,7 @@ from tests.checks.control_checks import (
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.engine_widths import WIDTHS
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.checks.pace_checks import check_idle, check_pace
 
 
@@ -28,7 +28,7 @@ def test_registers(bus_bits: int) -> None:
         check_registers(engine)
 
 
-@WIDTHS
+@MOSTLY_32
 def test_commands(bus_bits: int) -> None:
     """Creates at and beyond every limit; commands for no job; commands while one is busy."""
     with open_engine(bus_bits) as engine:
@@ -48,20 +48,20 @@ def test_writes_while_a_command_runs_are_refused(bus_bits: int) -> None:
         check_busy_writes(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_reasons(bus_bits: int) -> None:
     """Creates beyond every limit and in one another's way, as the golden model judges them."""
     with open_engine(bus_bits) as engine:
         check_reasons(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_a_run_has_not_joined_its_parent_because_the_one_before_had(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_joined_before(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_workers_of_a_running_job_stay(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_settled_workers(engine, BUILDS[bus_bits])
@@ -88,7 +88,7 @@ def test_reset(bus_bits: int) -> None:
         check_reset(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_reset_with_full_queues(bus_bits: int) -> None:
     """A reset with anything queued, at any moment, costs no slot."""
     with open_engine(bus_bits) as engine:
@@ -102,7 +102,7 @@ def test_constants(bus_bits: int) -> None:
         check_constants(engine, BUILDS[bus_bits], bus_bits)
 
 
-@WIDTHS
+@MOSTLY_32
 def test_debug_registers(bus_bits: int) -> None:
     """Every slot and every worker of random jobs, in the middle of their rounds."""
     with open_engine(bus_bits) as engine:

@@ -10,12 +10,18 @@ from tests.checks.engine_checks import (
     check_never_waits,
     open_engine,
 )
-from tests.checks.engine_widths import WIDTHS
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.checks.flood_checks import check_flood, check_mixed_flood, check_refusals
 
 
-@WIDTHS
-@pytest.mark.parametrize("ready_share", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("bus_bits", "ready_share"),
+    [
+        (512, 0.5),
+        (32, 1.0),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((512, 1.0), (32, 0.5))),
+    ],
+)
 def test_rounds_among_other_frames(bus_bits: int, ready_share: float) -> None:
     """Hundreds of frames back to back: every result arrives, and no frame finds the buffer full."""
     with open_engine(bus_bits) as engine:
@@ -23,7 +29,7 @@ def test_rounds_among_other_frames(bus_bits: int, ready_share: float) -> None:
     assert counters["rounds"] > 50
 
 
-@WIDTHS
+@MOSTLY_32
 def test_garbage_back_to_back(bus_bits: int) -> None:
     """Frames of every length from one byte on, with whole rounds between them."""
     with open_engine(bus_bits) as engine:
@@ -37,15 +43,22 @@ def test_receiving_never_waits_for_the_network(bus_bits: int) -> None:
         check_never_waits(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_bounds(bus_bits: int) -> None:
     """While nothing can be sent, so many replays and short answers of a job are kept, no more."""
     with open_engine(bus_bits) as engine:
         check_bounds(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
-@pytest.mark.parametrize("beats", [1, 3, 18, 66, 70])
+@pytest.mark.parametrize(
+    ("bus_bits", "beats"),
+    [
+        *((512, beats) for beats in (1, 66)),
+        *((32, beats) for beats in (1, 3, 18, 70)),
+        *(pytest.param(512, beats, marks=pytest.mark.long) for beats in (3, 18, 70)),
+        pytest.param(32, 66, marks=pytest.mark.long),
+    ],
+)
 def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> None:
     """A beat in every cycle, of every kind of frame; `make floods` takes all sizes."""
     with open_engine(bus_bits) as engine:
@@ -53,7 +66,7 @@ def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> N
         assert engine.statistics().receive_stalls == 0
 
 
-@WIDTHS
+@MOSTLY_32
 def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int) -> None:
     """The same with frames of all sizes and kinds after one another."""
     with open_engine(bus_bits) as engine:

@@ -16,13 +16,13 @@ def test_every_worker_counts_once(bus_bits: int) -> None:
         check_all_workers(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_frames_of_every_number_of_blocks_and_every_two_lanes(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_lanes(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_a_job_of_any_size_leaves_its_neighbour_alone(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_neighbours(engine, BUILDS[bus_bits])

@@ -29,7 +29,7 @@ def test_jobs_are_created_and_destroyed_while_the_link_is_down(bus_bits: int) ->
         check_commands_while_the_link_is_down(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_a_frame_that_a_reset_cuts_off_is_ended(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_reset_ends_the_frame(engine, BUILDS[bus_bits])

@@ -1,4 +1,8 @@
-"""The page that replays the engine: what it shows has happened, in the RTL, and all of it."""
+"""The page that replays the engine: what it shows has happened, in the RTL, and all of it.
+
+Each of its runs takes half a minute in Amaranth's simulator, so all of this is long. `make test`
+has another drawing of what that simulator shows (`test_closed_loop.py`).
+"""
 
 import copy
 import json
@@ -20,19 +24,12 @@ from docs.generate.engine_page.network import ENGINE, KEY, record, registers_of
 from docs.generate.engine_page.scenarios import LANES, SCENARIOS, SLOTS, VALUES, WORKERS, tensors
 from tests.scenarios.director import LARGE
 
-pytestmark = pytest.mark.slow
-
-
-MISHAPS = SCENARIOS[1:]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
-def runs(request):
-    """Record a clean run, and for the long tests the mishaps: each takes half a minute."""
-    own = [item for item in request.session.items if item.path == request.path]
-    long = any(item.get_closest_marker("long") for item in own)
-    recorded = record(SCENARIOS if long else SCENARIOS[:1])
-    return {run.scenario.name: run for run in recorded}
+def runs():
+    return {run.scenario.name: run for run in record(SCENARIOS)}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,6 @@ def test_a_clean_run_has_each_packet_once(runs):
     assert not [text for _, kind, text in captions(run) if kind == "trouble"]
 
 
-@pytest.mark.long
 def test_a_loss_brings_one_repetition(runs):
     run = runs["loss"]
     (lost,) = [each for each in run.packets if each.up and each.first < 0]
@@ -147,7 +143,6 @@ def test_a_loss_brings_one_repetition(runs):
     assert any(lost.sent < each.judged < again.judged and each.round > 1 for each in others)
 
 
-@pytest.mark.long
 def test_a_late_worker_holds_both_slots_up(runs):
     run = runs["late"]
     worker, begin, end = run.scenario.stalled
@@ -165,7 +160,6 @@ def test_a_late_worker_holds_both_slots_up(runs):
     assert all(missing == [worker] for missing in answers)
 
 
-@pytest.mark.long
 def test_a_duplicate_counts_once(runs):
     run = runs["duplicate"]
     copies = [each for each in run.packets if each.copy == "network"]
@@ -181,9 +175,7 @@ def test_a_duplicate_counts_once(runs):
     assert answered[0] > late.judged
 
 
-@pytest.mark.parametrize(
-    "name", ["clean", *(pytest.param(each.name, marks=pytest.mark.long) for each in MISHAPS)]
-)
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
 def test_the_verilated_engine_does_the_same(runs, name):
     """The same frames to the model that Verilator makes: the same frames come out.
 
@@ -222,18 +214,8 @@ def test_captions_say_what_a_slot_has(runs):
     assert texts[-1].endswith("20 blocks had to travel for it, of 60.")
 
 
-@pytest.mark.long
-def test_the_page_has_all_scenarios(runs):
-    """What every run shows is true of those with mishaps, too."""
-    assert list(runs) == [each.name for each in SCENARIOS]
-    test_every_worker_gets_the_golden_sums(runs)
-    test_sums_in_the_slots_are_those_that_leave(runs)
-    test_blocks_that_are_not_zero_are_sent_and_no_others(runs)
-    test_captions_tell_what_is_skipped(runs)
-    test_the_page_holds_the_recording(runs, render(list(runs.values())))
-
-
 def test_the_page_holds_the_recording(runs, page):
+    assert list(runs) == [each.name for each in SCENARIOS]
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     read = json.loads(data)
     assert [each["name"] for each in read["scenarios"]] == list(runs)

@@ -28,7 +28,7 @@ def test_a_result_that_is_queued_for_all_is_not_queued_again_for_one(bus_bits: i
         check_queued_once(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_results_of_no_job(engine, BUILDS[bus_bits])
@@ -46,7 +46,7 @@ def test_results_that_a_job_leaves_are_counted(bus_bits: int) -> None:
         check_emptied(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_no_ring_reaches_into_its_neighbour(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_neighbouring_rings(engine, BUILDS[bus_bits])

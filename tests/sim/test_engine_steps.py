@@ -4,7 +4,7 @@ import pytest
 
 from tests.checks.burst_checks import check_bursts
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.engine_widths import WIDTHS
+from tests.checks.engine_widths import MOSTLY_32, WIDTHS
 from tests.checks.step_checks import check_steps, check_together
 from tests.scenarios.director import Build
 from tests.support.planted_engine import planted_engine
@@ -19,13 +19,13 @@ def test_steps_of_every_size_are_counted(bus_bits: int) -> None:
         check_steps(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_what_happens_together_is_counted_and_answered(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_together(engine, BUILDS[bus_bits])
 
 
-@WIDTHS
+@MOSTLY_32
 def test_bursts_of_every_kind_are_counted(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_bursts(engine, BUILDS[bus_bits])

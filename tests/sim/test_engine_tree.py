@@ -1,6 +1,7 @@
 """Groups and parents on the RTL, in process: the cases, and whole trees of engines.
 
-Sums of numbers go up unrounded there, and are rounded once.
+Sums of numbers go up unrounded there, and are rounded once. `make test-long` plays each case in
+more shapes, and each tree with more seeds and at its full size.
 """
 
 import random
@@ -42,9 +43,15 @@ SHAPES = [(1, 1, 1), (2, 1, 2), (3, 2, 2), (8, 2, 1)]
 
 @pytest.mark.parametrize(
     ("name", "bus_bits", "shape"),
-    # Each case meets each shape, and every other of them at either width.
+    # Each case meets each shape, and every other of them at either width; two of the shapes, one
+    # at either width, without `make test-long`.
     [
-        (name, (512, 32)[(case + at) % 2], shape)
+        pytest.param(
+            name,
+            (512, 32)[(case + at) % 2],
+            shape,
+            marks=pytest.mark.long if (case // 2 + at // 2) % 2 else (),
+        )
         for case, name in enumerate(TREE_CASES)
         for at, shape in enumerate(SHAPES)
     ],
@@ -100,31 +107,44 @@ TREES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "links", "bus_bits"),
+    ("name", "links", "bus_bits", "seed"),
+    # An odd seed brings results by multicast. Links, widths and ways of results meet one another
+    # without `make test-long`, too.
     [
-        (name, links, (512, 32)[(tree + at) % 2])
+        pytest.param(
+            name,
+            links,
+            (512, 32)[(tree + at) % 2],
+            seed,
+            marks=pytest.mark.long if seed != tree // 2 else (),
+        )
         for tree, name in enumerate(TREES)
         for at, links in enumerate((Links(loss=0.15, duplication=0.15), Links(burst=8)))
+        for seed in range(2)
     ],
     ids=str,
 )
-def test_trees(name: str, links: Links, bus_bits: int) -> None:
-    for seed in range(2):
-        reduce_in_tree(TREES[name], seed, links=links, bus_bits=bus_bits, count=400)
+def test_trees(name: str, links: Links, bus_bits: int, seed: int) -> None:
+    reduce_in_tree(TREES[name], seed, links=links, bus_bits=bus_bits, count=400)
 
 
 @pytest.mark.parametrize(
-    ("bus_bits", "count"),
+    ("bus_bits", "count", "operations"),
     [
-        (512, 150),
-        *(pytest.param(each, 400, marks=pytest.mark.long) for each in (32, 512)),
+        pytest.param(512, 150, OPERATIONS[1:2], id="512-150-one"),
+        *(
+            pytest.param(each, 400, OPERATIONS, id=f"{each}-400-all", marks=pytest.mark.long)
+            for each in (32, 512)
+        ),
     ],
 )
-def test_four_leaves_of_eight_workers(bus_bits: int, count: int) -> None:
+def test_four_leaves_of_eight_workers(
+    bus_bits: int, count: int, operations: Sequence[tuple[str, str, str]]
+) -> None:
     """Two per cent of the frames are lost on every link."""
     tree = Aggregator(children=(Aggregator(8),) * 4)
     links = Links(loss=0.02, duplication=0.01, burst=4)
-    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=count)
+    reduce_in_tree(tree, 5, links=links, bus_bits=bus_bits, count=count, operations=operations)
 
 
 @pytest.mark.long

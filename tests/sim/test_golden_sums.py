@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -87,11 +88,20 @@ def test_sums_that_a_double_holds_are_rounded_as_numpy_rounds(dtype):
     assert np.array_equal(np.array(bits, dtype=BITS[dtype]), right)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_every_number_is_its_own_sum(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "all_of_16_bits"),
+    [
+        *((dtype, False) for dtype in FLOATS),
+        *(pytest.param(dtype, True, marks=pytest.mark.long) for dtype in ("float16", "bfloat16")),
+    ],
+)
+def test_every_number_is_its_own_sum(dtype, all_of_16_bits):
     of = FORMATS[dtype]
     size = of.exponent_bits + of.fraction_bits + 1
-    every = range(1 << size) if size == 16 else random.Random(2).sample(range(1 << size), 20_000)
+    if size == 16 and all_of_16_bits:
+        every: Sequence[int] = range(1 << size)
+    else:
+        every = random.Random(2).sample(range(1 << size), 12_000)
     for bits in every:
         number = number_of_bits(bits, of)
         expected_bits = of.nan if number is Special.NAN else bits
@@ -220,16 +230,29 @@ def test_a_sum_of_partial_sums_is_that_of_their_numbers(dtype):
         assert elements_of_block(total, number) == expected(tensors, dtype, "sum").tolist()
 
 
-@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_operations_and_kinds_of_tensor(dtype, reduction, kind):
+@pytest.mark.parametrize(
+    ("kind", "dtype", "reduction", "window"),
+    [
+        # Each with one width of slots; with the other by `make test-long`.
+        pytest.param(
+            kind,
+            dtype,
+            reduction,
+            window,
+            marks=pytest.mark.long if (at + operation + narrow) % 2 else (),
+        )
+        for at, kind in enumerate(KINDS)
+        for operation, (dtype, reduction) in enumerate(OPERATIONS)
+        for narrow, window in enumerate((None, 25))
+    ],
+)
+def test_operations_and_kinds_of_tensor(kind, dtype, reduction, window):
     rng = np.random.default_rng(7)
-    for window in (None, 25):
-        engine, workers = new_job(workers=3, lanes=3, slots=2, window=window)
-        for count in (0, 1, 9, 42, 43, 86, 128, 129, 1000):
-            tensors = [draw(rng, kind, dtype, count) for _ in workers]
-            results = run_in_order(engine.receive, workers, tensors, dtype, reduction)
-            assert_all_equal(results, tensors, dtype, reduction)
+    engine, workers = new_job(workers=3, lanes=3, slots=2, window=window)
+    for count in (0, 1, 9, 42, 43, 86, 128, 129, 1000):
+        tensors = [draw(rng, kind, dtype, count) for _ in workers]
+        results = run_in_order(engine.receive, workers, tensors, dtype, reduction)
+        assert_all_equal(results, tensors, dtype, reduction)
 
 
 def test_a_narrow_slot_has_blocks_brought_again():
@@ -245,7 +268,9 @@ def test_a_narrow_slot_has_blocks_brought_again():
     assert workers[0].operation.number == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
 def test_bad_networks(seed):
     rng = np.random.default_rng(seed)
     choose = random.Random(seed)

@@ -1,4 +1,7 @@
-"""Trees of golden engines: every result is that of one aggregator, to the bit."""
+"""Trees of golden engines: every result is that of one aggregator, to the bit.
+
+`make test-long` runs each operation, and each kind of links, on every tree.
+"""
 
 import random
 from dataclasses import replace
@@ -65,8 +68,19 @@ def test_trees(tree: Aggregator, multicast: bool) -> None:
             assert_all_equal(network.run(tensors, "float32", "avg"), tensors, "float32", "avg")
 
 
-@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
-@pytest.mark.parametrize("name", SOME_TREES)
+@pytest.mark.parametrize(
+    ("name", "dtype", "reduction"),
+    [
+        pytest.param(
+            name,
+            dtype,
+            reduction,
+            marks=pytest.mark.long if (at + operation) % len(SOME_TREES) else (),
+        )
+        for at, name in enumerate(SOME_TREES)
+        for operation, (dtype, reduction) in enumerate(OPERATIONS)
+    ],
+)
 def test_operations_over_unkind_links(name: str, dtype: str, reduction: str) -> None:
     """One operation after another; late frames of one arrive during the next."""
     seed = OPERATIONS.index((dtype, reduction))
@@ -79,9 +93,14 @@ def test_operations_over_unkind_links(name: str, dtype: str, reduction: str) -> 
         network.deliver_late()
 
 
-@pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize(
-    "links", [Links(loss=0.4), Links(duplication=0.5), Links(burst=8)], ids=str
+    ("links", "name"),
+    [
+        pytest.param(links, name, marks=pytest.mark.long if (at + tree) % 3 else ())
+        for at, links in enumerate((Links(loss=0.4), Links(duplication=0.5), Links(burst=8)))
+        for tree, name in enumerate(TREES)
+    ],
+    ids=str,
 )
 def test_kinds_of_links(name: str, links: Links) -> None:
     rng = np.random.default_rng(1)

@@ -47,7 +47,7 @@ KINDS = (
     Kind(0x8, 1, 13),
     Kind(0x4, 2, 1),
 )
-EACH = 10
+EACH = [4, pytest.param(10, marks=pytest.mark.long)]
 """Bits of each place; each flips in some cycles."""
 TIMES = 2
 RARELY_WRITTEN = {"sums' queue": 8, "slot state, written": 8}
@@ -98,12 +98,14 @@ class Flipping:
         return "counted" if counted else "dropped"
 
 
-@pytest.fixture(scope="module")
-def flipping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flipping]:
+@pytest.fixture(scope="module", params=EACH)
+def flipping(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Flipping]:
     folder = tmp_path_factory.mktemp("flips")
     netlist = Netlist(folder, Parameters(bus_bits=BUS_BITS, **BUILT))
     text = read_netlist(folder)
-    drawn = flips_of(netlist, text, EACH, seed=3)
+    drawn = flips_of(netlist, text, request.param, seed=3)
     assert {place for place, _ in drawn} == set(PLACES)
     flips = [mutant for _, mutant in drawn]
     verilog = flipping_verilog(folder, netlist, flips, unchecked(netlist, text))

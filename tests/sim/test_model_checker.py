@@ -30,7 +30,14 @@ def test_no_wrong_sum_and_no_dead_end(workers, rounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "rounds"), [(2, 60), (3, 40), (5, 4), (6, 3)])
+@pytest.mark.parametrize(
+    ("workers", "rounds"),
+    [
+        (2, 60),
+        (3, 16),
+        *(pytest.param(*size, marks=pytest.mark.long) for size in ((3, 40), (5, 4), (6, 3))),
+    ],
+)
 def test_more_workers_and_rounds(workers, rounds):
     assert check(SlotModel(workers, rounds)).fault is None
 

@@ -1,4 +1,4 @@
-"""Shipped sizes: every build is filled to its edges, in RTL and in C++.
+"""Shipped sizes: every build is filled to its edges, in C++ and in RTL; some by `make test-long`.
 
 Most other tests have engines of 16 slots or 8, as these are compiled once and fill up soon.
 """
@@ -21,9 +21,8 @@ pytestmark = pytest.mark.slow
 DISTINCT = {parameters: name for name, parameters in reversed(SHIPPED.items())}
 """By parameters the first that has them."""
 
-SIBLINGS = {"alveo", "as02mc04", "ecpix5-45f", "ecpix5-85f"}
-"""As the default, with an output register; and boards with ECP5 as others, the larger of which
-`test_mutation_sizes.py` fills as well."""
+SIBLINGS = {"alveo", "as02mc04", "ecpix5-45f", "ecpix5-85f", "colorlight-5a-75b"}
+"""As the default, with an output register; and boards with ECP5, which are smaller."""
 
 
 @pytest.mark.parametrize(
@@ -53,6 +52,7 @@ def test_software_of_as_many_jobs_as_there_are_numbers() -> None:
     check_all_parents(engine, build)
 
 
+@pytest.mark.long
 def test_bug_in_software_is_caught() -> None:
-    """One of those of `make mutation-native`."""
+    """One of those of `make mutation-native`, which compiles the engine anew."""
     assert caught("gives slots 1,024 apart one memory")

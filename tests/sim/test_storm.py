@@ -28,19 +28,24 @@ DRAWN = {
 SELDOM = {"parents joined amid frames", "resets"}
 
 
-@pytest.mark.parametrize(("bus_bits", "frames"), [(512, 2500), (32, 1000)])
-def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
+@pytest.mark.parametrize(
+    ("bus_bits", "seed", "frames"),
+    # With seed 5 everything happens soon, and numbers come to a round of integers that overflow.
+    [(32, 3, 2500), (512, 5, 700), pytest.param(512, 3, 2500, marks=pytest.mark.long)],
+)
+def test_an_engine_in_a_storm(bus_bits: int, seed: int, frames: int) -> None:
     """On an engine that other tests have built."""
     with open_engine(bus_bits) as engine:
-        report = Storm(engine, 3, BUILDS[bus_bits], LINK_TIMEOUT).storm(frames)
+        report = Storm(engine, seed, BUILDS[bus_bits], LINK_TIMEOUT).storm(frames)
         assert engine.statistics().receive_stalls == 0
     wanted = DRAWN | SELDOM if frames > 2000 else DRAWN
     assert {name for name in wanted if not report.events[name]} == set()
 
 
-def test_a_node_in_a_storm() -> None:
+@pytest.mark.parametrize("frames", [500, pytest.param(1000, marks=pytest.mark.long)])
+def test_a_node_in_a_storm(frames: int) -> None:
     with VerilatedNode(NODE) as node:
-        report = NodeStorm(node, NODE, 3).storm(1000)
+        report = NodeStorm(node, NODE, 3).storm(frames)
         assert node.statistics().network_stalls == 0
     beside = {f"node: {name}" for name in ("to_host", "arp_replies", "echo_replies", "from_host")}
     assert {name for name in DRAWN | beside if not report.events[name]} == set()

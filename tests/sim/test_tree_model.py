@@ -29,7 +29,17 @@ def test_no_wrong_sum_and_no_dead_end(leaves, rounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("leaves", "rounds"), [((1, 1), 40), ((2, 1), 8), ((2, 2), 5)], ids=str)
+@pytest.mark.parametrize(
+    ("leaves", "rounds"),
+    [
+        ((1, 1), 16),
+        *(
+            pytest.param(*size, marks=pytest.mark.long)
+            for size in (((1, 1), 40), ((2, 1), 8), ((2, 2), 5))
+        ),
+    ],
+    ids=str,
+)
 def test_more_rounds(leaves, rounds):
     assert check(TreeModel(leaves, rounds)).fault is None
 

@@ -65,7 +65,8 @@ def with_anything(verilog: str, seed: int) -> str:
     return text.replace(CONTENT, f"{CONTENT}\n  initial {fill}")
 
 
-@pytest.mark.parametrize("design", ["engine", "node"])
+# The node has the engine's modules as well.
+@pytest.mark.parametrize("design", [pytest.param("engine", marks=pytest.mark.long), "node"])
 def test_every_register_has_an_initial_value_but_what_memories_give(design: str) -> None:
     if design == "engine":
         verilog = engine_verilog.generate(NARROW)

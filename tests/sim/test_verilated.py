@@ -129,7 +129,7 @@ def test_the_interpreter_runs_on_while_the_model_does():
 
         def simulate() -> None:
             started.set()
-            engine.run(20_000_000)
+            engine.run(4_000_000)
 
         thread = threading.Thread(target=simulate)
         thread.start()

@@ -110,13 +110,11 @@ def test_the_gateware_answers_pings_of_all_sizes(board: BoardAsEngine) -> None:
     "name",
     [
         "retransmit_from_previous_set",
-        "slot_reuse_and_retransmit",
         *(
             pytest.param(name, marks=pytest.mark.long)
             for name in CASES
             # Of what is not for the engine the node counts most.
-            if name not in ("non_switchml", "slot_reuse_and_retransmit")
-            and name != "retransmit_from_previous_set"
+            if name not in ("non_switchml", "retransmit_from_previous_set")
         ),
     ],
 )

@@ -43,14 +43,18 @@ class Environment:
         done = subprocess.run(command, check=True, cwd=ROOT, text=True, stdout=subprocess.PIPE)
         return done.stdout
 
-    def announce_cuda(self, *wanted: str) -> None:
-        """Tell a person who could still interrupt that pip would bring CUDA packages.
+    def announce(self, *wanted: str) -> None:
+        """Tell a person who could still interrupt what pip would bring, and where to.
 
         Args:
             wanted: Arguments of `pip install`.
         """
         asked = self.pip("install", "--quiet", "--dry-run", "--report", "-", *wanted)
-        names = [each["metadata"]["name"] for each in json.loads(asked)["install"]]
+        found = [each["metadata"] for each in json.loads(asked)["install"]]
+        names = [each["name"] for each in found]
+        if found:
+            told = ", ".join(f"{each['name']} {each['version']}" for each in found)
+            print(f"\nTo be installed below {self._folder}: {told}", flush=True)
         if any(name.startswith("nvidia-") for name in names):
             print(
                 "\ntorch comes with its CUDA packages here: about 3 GB to download, 6 GB on disk, "

@@ -293,6 +293,7 @@ def run_module(
             )
         ran, failed = runner.get_results(file)
         assert ran > 0, f"no test ran in {module}"
+        assert not tests or ran == len(tests), f"{ran} tests of {module} ran, not {len(tests)}"
         assert failed == 0, f"{failed} of {ran} tests of {module} failed"
 
 

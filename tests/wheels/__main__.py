@@ -97,7 +97,7 @@ def _tried(wheel: Path, interpreter: Interpreter) -> str:
     with tempfile.TemporaryDirectory(prefix="afflux-wheel-") as name:
         place = Path(name)
         environment = Environment(place / "environment", interpreter.command)
-        environment.announce_cuda(str(wheel))
+        environment.announce(str(wheel))
         environment.pip("install", "--quiet", str(wheel))
         script = str(shutil.copy(_TRIAL, place))
         programs = environment.python.parent

@@ -5,7 +5,6 @@ a fresh interpreter takes seconds.
 """
 
 import contextlib
-import multiprocessing
 import os
 import tempfile
 import time
@@ -23,12 +22,7 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 import afflux  # noqa: F401 - registers the backend
 from afflux.group_statistics import group_of
 from benchmarks.network.host import Host
-
-# A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
-# torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
-_PRELOADED = ["torch.distributed", "afflux", "tests.support.host.ranks", "pytest", "torch._dynamo"]
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(_PRELOADED)
+from tests.support.forking import context
 
 Body = Callable[..., Any]
 
@@ -80,8 +74,8 @@ def run_ranks(
         store = (server.host, server.port) if server is not None else str(Path(folder) / "store")
         processes, pipes = [], {}
         for rank in range(size):
-            receiver, sender = _context.Pipe(duplex=False)
-            process = _context.Process(
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(
                 target=_run,
                 args=(
                     sender,

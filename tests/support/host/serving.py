@@ -1,12 +1,13 @@
 """`afflux serve` in a process of its own."""
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from benchmarks.network.host import Host
 
-__all__ = ["finish", "start"]
+__all__ = ["finish", "software_engine", "start"]
 
 
 def start(
@@ -40,6 +41,17 @@ def start(
     assert process.stdout is not None and process.stderr is not None
     # One that cannot serve says so elsewhere.
     return process, process.stdout.readline() or process.stderr.readline()
+
+
+@contextlib.contextmanager
+def software_engine() -> Iterator[tuple[str, int]]:
+    """Yield the URL of a software engine that lives as long as the block, and its process."""
+    process, line = start("--port", "0", "--no-secret")
+    try:
+        yield "udp://" + line.rpartition("udp://")[2].strip(), process.pid
+    finally:
+        process.kill()
+        finish(process)
 
 
 def finish(process: subprocess.Popen[str]) -> int | str:
