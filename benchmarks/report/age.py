@@ -44,7 +44,7 @@ class Measured:
 
     @cached_property
     def change(self) -> Change | None:
-        """What has changed in the code that it measures; None if git does not know its commit.
+        """What has changed in the code that it measures; None if its commit is not in the history.
 
         Changes that are in no commit yet count as lines; documents and tests do not count.
         """
@@ -52,9 +52,10 @@ class Measured:
             return None
         at = self.stamp.commit.removesuffix("+")
         where = ("--", *self.stamp.paths, *_NOT_MEASURED)
-        commits = git("rev-list", "--count", "--no-merges", f"{at}..HEAD", *where)
-        if not commits:
+        # A commit of another branch may be here, and nowhere that this branch goes.
+        if git("rev-list", "--count", f"HEAD..{at}") != "0":
             return None
+        commits = git("rev-list", "--count", "--no-merges", f"{at}..HEAD", *where)
         numbers = re.findall(
             r"(\d+) (?:insertion|deletion)", git("diff", "--shortstat", at, *where)
         )

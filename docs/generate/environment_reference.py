@@ -29,7 +29,7 @@ def render(text: str) -> str:
 
 def _entries() -> Iterator[str]:
     rows = _ROW.findall(variables.__doc__ or "")
-    differing = {name for name, *_ in rows} ^ {*variables.VARIABLES, *variables.BUILD_VARIABLES}
+    differing = {name for name, *_ in rows} ^ {*variables.VARIABLES, *variables.READ_ELSEWHERE}
     if differing:
         raise LookupError(f"in the table or read, but not both: {', '.join(sorted(differing))}")
     for name, value, meaning in rows:

@@ -18,15 +18,14 @@ from typing import Any
 
 from afflux_hdl.boards.flow import verilog_of
 from afflux_hdl.boards.table import BOARDS
-from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import generate
-from afflux_hdl.synthesis import ecp5
+from afflux_hdl.synthesis import ecp5, ultrascale
 from afflux_hdl.synthesis.gateware import name_of
 
 __all__ = ["BOARDS_RECORD", "COST_RECORD", "gateware_now", "render_boards", "render_cost"]
 
 BOARDS_RECORD, COST_RECORD = "boards.json", "cost.json"
-PARTS = {"ultrascale": Parameters(), "ecp5": ecp5.PARAMETERS}
+PARTS = {"ultrascale": ultrascale.PARAMETERS, "ecp5": ecp5.PARAMETERS}
 """Parts of the record of costs, and the engine that each is of."""
 
 TWO_PORTS = "-2-ports"
