@@ -22,12 +22,15 @@ FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
 COMPAT_VERSIONS ?=
+# For compat: PyTorch's test/distributed/test_c10d_fault_tolerance.py, in a checkout of it.
+TORCH_FAULT_TOLERANCE ?=
 WHEELS_ARGS ?=
 # For nightly: the targets to run, instead of all.
 NIGHTLY ?=
 NIGHTLY_ARGS ?=
 CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
+CHAOS_ARGS ?=
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 # First 32 bits of the commit, likewise; 0 if the gateware differs from it.
@@ -73,8 +76,10 @@ help: ## show this list
 	@echo '  OPENNIC_ARGS="$(OPENNIC_ARGS)"         for opennic, such as "--nodes 2 --functions 4"'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
+	@echo '  TORCH_FAULT_TOLERANCE="$(TORCH_FAULT_TOLERANCE)" for compat: a file of PyTorch, whose tests run too'
 	@echo '  NIGHTLY="$(NIGHTLY)"              for nightly, such as "fuzz formal"; it runs all otherwise'
-	@echo '  SYNTH_ARGS, FORMAL_ARGS, MUTATION_ARGS, CONFORMANCE_ARGS, NATIVE_TEST_ARGS, WHEELS_ARGS   likewise'
+	@echo '  SYNTH_ARGS, FORMAL_ARGS, MUTATION_ARGS, CONFORMANCE_ARGS, NATIVE_TEST_ARGS, WHEELS_ARGS,'
+	@echo '  CHAOS_ARGS   likewise'
 
 .PHONY: setup
 setup: $(ADAPTER) ## create .venv and install the project into it (the others do so first)
@@ -107,6 +112,11 @@ test: $(ADAPTER) ## all tests but those of test-long, those in the simulator inc
 .PHONY: test-long
 test-long: $(ADAPTER) ## the tests that test leaves out: more planted bugs, the second simulator
 	$(PYTEST) tests -m long $(PYTEST_ARGS)
+
+.PHONY: gpu-test
+gpu-test: $(ADAPTER) ## tensors on a GPU and NCCL's plugin, with speeds; without a GPU it says so
+	$(PY) -m tests.gpu
+	$(PY) -m pytest -rs -s tests/gpu $(PYTEST_ARGS)
 
 .PHONY: sim
 sim: $(SETUP) ## only the cocotb tests: engine, node, port and board
@@ -231,6 +241,13 @@ conformance: $(ADAPTER) ## scripts that people run and PyTorch's own tests, on G
 	$(PY) -m tests.conformance.torch_suite --ranks 8 --only group || status=1; \
 	exit $$status
 
+.PHONY: chaos soak
+chaos: $(ADAPTER) ## kills and faults at random moments, every sum judged; goes on where it was
+	$(PY) -m tests.chaos --minutes 60 $(CHAOS_ARGS)
+
+soak: $(ADAPTER) ## an hour of faults that end no process: memory, descriptors and threads stay
+	$(PY) -m tests.chaos --soak --minutes 60 $(CHAOS_ARGS)
+
 .PHONY: fuzz
 fuzz: $(SETUP) ## random and mutated frames through the gateware
 	$(PY) -m tests.fuzz --frames "$(FRAMES)"
@@ -241,7 +258,8 @@ floods: $(SETUP) ## floods of frames of every size through the gateware, at its 
 
 .PHONY: compat
 compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch
-	COMPAT_VERSIONS="$(COMPAT_VERSIONS)" $(PY) -m tests.compat
+	COMPAT_VERSIONS="$(COMPAT_VERSIONS)" TORCH_FAULT_TOLERANCE="$(TORCH_FAULT_TOLERANCE)" \
+		$(PY) -m tests.compat
 
 .PHONY: nightly
 nightly: $(ADAPTER) ## all long checks one after another, with a table at the end; NIGHTLY="fuzz formal"
@@ -261,6 +279,7 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
 	$(PY) -m docs.generate.vectors docs/vectors
 	$(PY) -m docs.generate.measured_tables docs
+	$(PY) -m docs.generate.chaos_table docs
 	$(PY) -m docs.generate.plots docs
 	$(PY) -m docs.generate.command_reference docs/commands.md
 	$(PY) -m docs.generate.environment_reference docs/environment.md

@@ -13,7 +13,8 @@ for kind in "${@:-plain address thread}"; do
     for each in $kind; do
         build=build/native-test/$each
         cmake -S drivers/native -B "$build" -G Ninja -DAFFLUX_EXTENSION=OFF -DAFFLUX_TESTS=ON \
-            -DAFFLUX_DEVELOPMENT=ON -DAFFLUX_SANITIZE="${sanitize[$each]}" >/dev/null
+            -DAFFLUX_DEVELOPMENT=ON -DAFFLUX_SANITIZE="${sanitize[$each]}" \
+            -DCMAKE_UNITY_BUILD=ON >/dev/null
         cmake --build "$build"
         printf '%s:\n' "$each"
         ctest --test-dir "$build" --output-on-failure
