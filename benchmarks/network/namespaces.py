@@ -233,11 +233,13 @@ class Network:
 
         Hosts go on to send packets as large as their interfaces' MTU, each by itself.
         """
+        # Not by the port's MTU: the host's kernel is told of what is dropped so, tries for eight
+        # seconds, and then ends the connection.
         for host in (*self.hosts, *self.aggregators):
             for link in range(self.links):
                 ip = ["ip", "link", "set", "dev"]
                 self._hosts[host.name].run([*ip, f"eth{link}", "gso_max_segs", "1"])
-                self._switch.run([*ip, self._port(host, link), "mtu", str(mtu)])
+            self.impair(host, Fault(longer_than=mtu))
 
     def unplug(self, host: Host, *, link: int = 0, plugged: bool = False) -> None:
         """Pull the host's cable out of the switch, or plug it in again."""

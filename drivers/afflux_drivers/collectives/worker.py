@@ -250,7 +250,7 @@ class GroupWorker:
         if ended:
             return RanksEnded(
                 f"rank(s) {_names(ended)} ended or closed the group; rank {self.rank} waited for "
-                f"their contributions ({self._medium})",
+                f"their contributions ({self._medium}: {reason})",
                 ended,
             )
         before, of_aggregator, after = reason.partition("the aggregator: ")
