@@ -107,6 +107,29 @@ def test_a_stranger_is_no_rank_whatever_it_says(two):
     assert not link.ended
 
 
+def test_who_is_answered_late_is_not_taken_for_one_that_has_ended(two, monkeypatch):
+    caller, listener = two
+    monkeypatch.setattr(links_module, "_HELLO_S", 1.0)
+    began, read = threading.Event(), listener._read
+
+    def slow(which):
+        if not began.is_set():
+            began.set()
+            # The caller has gone when this is over.
+            time.sleep(1.5)
+        return read(which)
+
+    monkeypatch.setattr(listener, "_read", slow)
+    link, other = connect(caller, listener)
+    assert began.is_set()
+    assert link is not None
+    assert other is not None
+    link.leave(LIFE, 4)
+    until(lambda: other.left)
+    assert not other.ended
+    assert not link.ended
+
+
 def test_who_listens_in_the_place_of_a_rank_is_not_taken_for_it(two):
     caller, listener = two
     real = listener.listen("127.0.0.1")

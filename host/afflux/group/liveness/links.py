@@ -8,7 +8,11 @@ debugger for example, thus counts as alive.
 
     who connects   hello: own identity, and a code that takes the other's key to make
     who accepts    welcome: another such code
+    who connects   a byte: it has the welcome
     both           frames (`link.py`)
+
+Only after the last step is the connection's end that of a process. One that is too slow for it, as
+its machine has more to do than it can, may try again.
 
 Identities and keys come from the groups' store, which no stranger reads. A connection that does not
 begin with a right hello is closed, and at most so many connections may be at their hello.
@@ -38,9 +42,13 @@ _MAGIC = b"afflink1"
 _ID_BYTES = 16
 _CODE_BYTES = 32
 _HELLO_BYTES = len(_MAGIC) + _ID_BYTES + _CODE_BYTES
+_TAKEN = b"t"
 _HELLO_S = 5.0
+_TAKEN_S = 60.0
+"""A caller that has its welcome takes the end of the connection for that of the process."""
+
 _HELLOS_MAX = 64
-"""Strangers that say nothing: the oldest one gives way."""
+"""Strangers that say nothing right: the oldest one gives way."""
 
 _CALL_S = 1.0
 _RETRY_S = 0.05
@@ -48,12 +56,17 @@ _JOIN_S = 2.0
 
 
 class _Caller(NamedTuple):
-    """A connection that has been accepted, until its hello is complete."""
+    """A connection that has been accepted, until the other end has its welcome."""
 
     tcp: socket.socket
     host: str
     since: float
     got: bytearray
+
+    @property
+    def welcomed(self) -> bool:
+        """Whether its hello was right."""
+        return len(self.got) >= _HELLO_BYTES
 
 
 class Links:
@@ -124,6 +137,10 @@ class Links:
         with self._changed:
             return self._found(other.identity, deadline, lambda: True)
 
+    def at(self, identity: str) -> Link | None:
+        """Return the connection with another process, if there is one by now."""
+        return self._links.get(identity)
+
     def stop(self) -> None:
         """Close all, and end the thread."""
         self._stopping = True
@@ -187,6 +204,7 @@ class Links:
             if is_ipv6(own_host) == is_ipv6(other.host):
                 tcp.bind(resolve(own_host, 0, socket.SOCK_STREAM)[0].where)
             tcp.connect(where)
+            tcp.settimeout(_HELLO_S)
             key, theirs = bytes.fromhex(other.key), bytes.fromhex(other.identity)
             hello = _code(key, b"hello", self._identity, theirs)
             tcp.sendall(_MAGIC + self._identity + hello)
@@ -199,6 +217,7 @@ class Links:
             expected = _code(key, b"welcome", theirs, self._identity)
             if not hmac.compare_digest(bytes(welcome), expected):
                 raise OSError("a stranger listens there")
+            tcp.sendall(_TAKEN)
         except BaseException:
             tcp.close()
             raise
@@ -251,48 +270,50 @@ class Links:
             time.sleep(0.001)
             return
         tcp.setblocking(False)
-        if len(self._callers) >= _HELLOS_MAX:
-            self._callers.pop(next(iter(self._callers))).tcp.close()
+        strangers = [number for number, each in self._callers.items() if not each.welcomed]
+        if len(strangers) >= _HELLOS_MAX:
+            self._callers.pop(strangers[0]).tcp.close()
         self._callers[tcp.fileno()] = _Caller(tcp, named(where)[0], time.monotonic(), bytearray())
 
     def _hear(self, ready: set[int]) -> None:
         """Take in the hellos that have come, and let go of those that take too long."""
         for number, caller in list(self._callers.items()):
-            keep = time.monotonic() - caller.since < _HELLO_S
+            limit_s = _TAKEN_S if caller.welcomed else _HELLO_S
+            keep = time.monotonic() - caller.since < limit_s
             if number in ready:
                 try:
-                    found = caller.tcp.recv(_HELLO_BYTES - len(caller.got))
-                    caller.got.extend(found)
-                    keep = keep and bool(found)
+                    keep = self._read(caller) and keep
                 except BlockingIOError:
                     pass
                 except OSError:
                     keep = False
-            if len(caller.got) == _HELLO_BYTES:
-                del self._callers[number]
-                self._welcome(caller)
-            elif not keep:
-                del self._callers[number]
+            if not keep and self._callers.pop(number, None) is not None:
                 caller.tcp.close()
 
-    def _welcome(self, caller: _Caller) -> None:
-        identity = bytes(caller.got[len(_MAGIC) : -_CODE_BYTES])
-        expected = _MAGIC + identity + _code(self._key, b"hello", identity, self._identity)
+    def _read(self, caller: _Caller) -> bool:
+        """Take in what has come of a hello, and answer it; return whether more is to come."""
+        got = caller.got
+        found = caller.tcp.recv(max(_HELLO_BYTES - len(got), len(_TAKEN)))
+        got.extend(found)
+        if not found or len(got) < _HELLO_BYTES:
+            return bool(found)
+        identity = bytes(got[len(_MAGIC) : len(_MAGIC) + _ID_BYTES])
         # A process connects once: what comes again is a stranger's copy.
-        right = hmac.compare_digest(bytes(caller.got), expected)
-        if not right or identity.hex() in self._links:
-            caller.tcp.close()
-            return
-        try:
-            own, _ = named(caller.tcp.getsockname())
-            link = Link(identity.hex(), caller.tcp, beats=own != caller.host)
-            caller.tcp.send(_code(self._key, b"welcome", self._identity, identity))
-        except OSError:
-            caller.tcp.close()
-            return
+        if identity.hex() in self._links:
+            return False
+        if len(got) == _HELLO_BYTES:
+            expected = _MAGIC + identity + _code(self._key, b"hello", identity, self._identity)
+            right = hmac.compare_digest(bytes(got), expected)
+            if right:
+                caller.tcp.send(_code(self._key, b"welcome", self._identity, identity))
+            return right
+        own, _ = named(caller.tcp.getsockname())
+        link = Link(identity.hex(), caller.tcp, beats=own != caller.host)
+        del self._callers[caller.tcp.fileno()]
         with self._changed:
             self._links[link.identity] = link
             self._changed.notify_all()
+        return False
 
 
 def _code(key: bytes, word: bytes, one: bytes, other: bytes) -> bytes:

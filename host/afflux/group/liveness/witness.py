@@ -48,6 +48,7 @@ class Witness:
         self._incarnation = ""
         self._mine: Links | None = None
         self._links: dict[int, Link] = {}
+        self._awaited: dict[int, str] = {}
 
     def meet(self, membership: Membership, keys: GroupStore, settings: Settings) -> None:
         """Connect with the other ranks. Collective.
@@ -106,9 +107,10 @@ class Witness:
             if link is not None:
                 self._links[other] = link
                 continue
+            self._awaited[other] = address.identity
             _log.warning(
-                "rank %d: rank %d at %s port %d cannot be reached by TCP: if it ends, that is "
-                "noticed only when an operation times out",
+                "rank %d: rank %d at %s port %d cannot be reached by TCP so far: if it ends, that "
+                "is noticed only when an operation times out",
                 rank, other, address.host, address.port,
             )  # fmt: skip
 
@@ -120,7 +122,7 @@ class Witness:
         """
         seen: dict[int, str] = {}
         now = time.monotonic()
-        links = self._links
+        links = self._known()
         for rank, link in links.items():
             left = link.left.get(self._incarnation)
             if left is None:
@@ -142,12 +144,24 @@ class Witness:
         """
         if os.getpid() != self._pid:
             return
-        for link in self._links.values():
+        for link in self._known().values():
             link.leave(self._incarnation, sequence)
 
     def close(self) -> None:
         """Let go of the connections, after `leave`. May be called more than once."""
         links, self._mine = self._mine, None
         self._links = {}
+        self._awaited = {}
         if links is not None:
             release_links(links)
+
+    def _known(self) -> dict[int, Link]:
+        """Return the links, with those of ranks that have connected late."""
+        links = self._mine
+        if self._awaited and links is not None:
+            waits = self._awaited.items()
+            late = {rank: link for rank, who in waits if (link := links.at(who)) is not None}
+            # Other threads may be going through the old ones.
+            self._links = {**self._links, **late}
+            self._awaited = {rank: who for rank, who in waits if rank not in late}
+        return self._links
