@@ -253,12 +253,15 @@ class GroupWorker:
                 f"their contributions ({self._medium}: {reason})",
                 ended,
             )
-        before, of_aggregator, after = reason.partition("the aggregator: ")
-        if self._aggregator and of_aggregator:
-            return AggregatorUnreachable(
-                f"rank {self.rank}: {before}the aggregator at {self._aggregator}: {after}"
-            )
+        if self._aggregator and "the aggregator: " in reason:
+            return self._aggregator_lost(reason)
         return Interrupted(f"rank {self.rank}: {reason}")
+
+    def _aggregator_lost(self, reason: str) -> AffluxError:
+        before, _, after = reason.partition("the aggregator: ")
+        return AggregatorUnreachable(
+            f"rank {self.rank}: {before}the aggregator at {self._aggregator}: {after}"
+        )
 
     def _named(self, ranks: Iterable[int]) -> tuple[int, ...]:
         return tuple(self._names[rank] for rank in ranks)

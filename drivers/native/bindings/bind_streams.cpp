@@ -1,5 +1,6 @@
 // The group of ranks that have streams to each other, for Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -44,7 +45,54 @@ class StreamsGroup final : public GroupHandle {
         all["sleeps"] = s.sleeps;
         return all;
     }
+
+    Mesh& mesh() const { return static_cast<Mesh&>(*open()); }
+    nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> result() const {
+        const auto all = mesh().result();
+        return {reinterpret_cast<std::uint8_t*>(all.data()), {all.size()}, nb::handle()};
+    }
 };
+
+nb::bytes bytes_of(const std::vector<std::uint8_t>& octets) {
+    return nb::bytes(octets.data(), octets.size());
+}
+
+// The same as of a worker's `Journal`.
+void bind_results(nb::class_<StreamsGroup, GroupHandle>& group) {
+    group
+        .def(
+            "keep_results", [](const StreamsGroup& of) { of.mesh().keep_results(); },
+            "Let the ranks go on when their aggregator ends. Before the first operation.")
+        .def(
+            "leave_off",
+            [](const StreamsGroup& of) {
+                const nb::gil_scoped_release no_python;
+                of.mesh().leave_off();
+            },
+            "Take nothing any more, and leave the streams open: another rank may still need what\n"
+            "this one has sent.")
+        .def_prop_ro(
+            "over", [](const StreamsGroup& of) { return of.mesh().over(); },
+            "How many calls have come to a good end.")
+        .def_prop_ro(
+            "running", [](const StreamsGroup& of) { return of.mesh().in_progress() != 0; },
+            "Whether a call is running.")
+        .def_prop_ro("result", &StreamsGroup::result, nb::rv_policy::reference,
+                     "The bytes of the running call's result, if the aggregator owns of it, as\n"
+                     "long as its tensor lives.")
+        .def_prop_ro(
+            "taken", [](const StreamsGroup& of) { return bytes_of(of.mesh().taken()); },
+            "A byte for each of its blocks: 1 if it is a result.")
+        .def_prop_ro(
+            "taken_before", [](const StreamsGroup& of) { return of.mesh().taken_before(); },
+            "How many blocks of the call that was over last were results of the aggregator.")
+        .def_prop_ro(
+            "kept", [](const StreamsGroup& of) { return of.mesh().kept().blocks; },
+            "Blocks of that call which another rank may lack.")
+        .def_prop_ro(
+            "contents", [](const StreamsGroup& of) { return bytes_of(of.mesh().kept().contents); },
+            "What is in them, one after the other.");
+}
 
 class StreamsAggregator {
   public:
@@ -67,7 +115,7 @@ class StreamsAggregator {
 }  // namespace
 
 void bind_streams(nb::module_& module) {
-    nb::class_<StreamsGroup, GroupHandle>(
+    nb::class_<StreamsGroup, GroupHandle> group(
         module, "StreamsGroup",
         "One rank's end of a group whose ranks have streams to each other.\n\n"
         "Takes over the sockets, by lane and then by rank, -1 for the own one: connected, and\n"
@@ -75,12 +123,14 @@ void bind_streams(nb::module_& module) {
         "to an aggregator. So many threads move the lanes. All-reduces for\n"
         "which each rank sends at most `one_hop` bytes more by it take one hop. `carriers`: of "
         "the\n"
-        "lanes, if not the sockets themselves carry them.")
+        "lanes, if not the sockets themselves carry them.");
+    group
         .def(nb::init<int, const std::vector<std::vector<int>>&, std::vector<int>, int, std::size_t,
                       UcxLanes*>(),
              "rank"_a, "sockets"_a, "names"_a, "threads"_a, "one_hop"_a = Mesh::kOneHop,
              "carriers"_a.none() = nb::none())
         .def("statistics", &StreamsGroup::statistics);
+    bind_results(group);
     nb::class_<StreamsAggregator>(
         module, "StreamsAggregator",
         "The aggregator of a group whose ranks have streams to it.\n\n"

@@ -7,6 +7,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
 #include "c_api.h"
+#include "collectives/reduction.hpp"
 #include "contract/wire.hpp"
 #include "packet/partial_dtype.hpp"
 #include "sums/block_scan.hpp"
@@ -74,6 +75,23 @@ std::size_t exact_sums_in_place(int dtype, int scale, bool all_present,
     const int ranks = static_cast<int>(at.size());
     const nb::gil_scoped_release release;
     return sums::exact_sums(sum, count, ranks, at.data(), ranks, at.data());
+}
+
+void reduce_in_order(int dtype, int reduction, const std::vector<Input>& elements,
+                     const Output& out) {
+    const auto from = addresses<const void*>(elements, out.nbytes());
+    if (from.size() > arithmetic::kMaxRanks) throw nb::value_error("too many sources");
+    if (out.nbytes() % wire::kBlockBytes) throw nb::value_error("they are not whole blocks");
+    const collectives::Reduction made(static_cast<int>(from.size()),
+                                      static_cast<collectives::Dtype>(dtype),
+                                      static_cast<collectives::Op>(reduction));
+    const std::size_t blocks = out.nbytes() / wire::kBlockBytes;
+    const std::vector<std::uint8_t> all(blocks, 1);
+    const std::vector<const std::uint8_t*> present(from.size(), all.data());
+    std::vector<std::uint8_t> some(blocks);
+    const nb::gil_scoped_release release;
+    made.reduce(blocks, from.data(), present.data(), static_cast<std::byte*>(out.data()),
+                some.data());
 }
 
 void divide_sums(int dtype, int ranks, const Output& elements) {
@@ -167,6 +185,10 @@ void bind_sums(nb::module_& module) {
                "out"_a, "Write the sums of all sources; return how many took integers.");
     module.def("exact_sums_in_place", &exact_sums_in_place, "dtype"_a, "scale"_a, "all_present"_a,
                "elements"_a, "Do the same, with the results in each source.");
+    module.def(
+        "reduce_in_order", &reduce_in_order, "dtype"_a, "reduction"_a, "elements"_a, "out"_a,
+        "Reduce whole blocks of any type as groups do, in order of the sources; `out` may be\n"
+        "one of them.");
     module.def("average_scale", &sums::average_scale, "ranks"_a,
                "Return the scale of sums that are to become averages.");
     module.def("divide_sums", &divide_sums, "dtype"_a, "ranks"_a, "elements"_a,

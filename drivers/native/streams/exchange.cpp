@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "collectives/errors.hpp"
 #include "streams/piece.hpp"
 
 namespace afflux::streams {
@@ -64,6 +63,11 @@ void Exchange::begin(const Layout& layout, const Reduction* reduction, const Ter
 void Exchange::end() {
     active_ = false;
     layout_ = {};
+}
+
+Results Exchange::results() const {
+    if (members_ == ranks_ || is_aggregator()) return {};
+    return {part(ranks_), layout_.piece_bytes(), peer(ranks_).results};
 }
 
 std::size_t Exchange::contributions_from(int rank) const {
@@ -154,7 +158,10 @@ void Exchange::look_for_end(int rank) {
     if (!waits_for_it || (disagreed_ && each.called)) return;
     // The kernel tells an error once, such as that the peer's host does not answer: what is read
     // after a send that has failed looks like an end in peace.
-    throw Failed(name(rank) + ": " + (each.out.error().empty() ? each.in.end() : each.out.error()));
+    const std::string& why = each.out.error().empty() ? each.in.end() : each.out.error();
+    const std::string text = name(rank) + ": " + why;
+    if (rank == ranks_) throw AggregatorEnded(text);
+    throw Failed(text);
 }
 
 bool Exchange::reduce() {

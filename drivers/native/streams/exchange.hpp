@@ -11,13 +11,21 @@
 #include <vector>
 
 #include "carriers/carrier.hpp"
+#include "collectives/errors.hpp"
 #include "collectives/terms.hpp"
 #include "streams/incoming.hpp"
 #include "streams/landing.hpp"
 #include "streams/layout.hpp"
 #include "streams/outgoing.hpp"
+#include "streams/results.hpp"
 
 namespace afflux::streams {
+
+// The aggregator has ended; the ranks themselves are all there.
+class AggregatorEnded : public Failed {
+  public:
+    using Failed::Failed;
+};
 
 // The calls of all ranks travel in front of their data, so an operation takes no round trip of its
 // own, and no rank finishes one before it has compared all calls. Therefore a peer is at most one
@@ -38,12 +46,23 @@ class Exchange {
     Exchange(int rank, carriers::LaneCarrier& carrier, std::vector<int> names,
              Begin begin_by_call = nullptr);
 
+    // Lets results of the aggregator land apart, and keeps the last ones: ranks may go on without
+    // it, and then need each contribution of which there is no result.
+    void keep_results() { keeps_results_ = true; }
+    // Of the aggregator's part in the operation that has begun.
+    Results results() const;
+    // A piece of them that is among the last `kPiecesAhead` of `pieces`; until the first result of
+    // another operation comes.
+    const Landing& kept_result(std::size_t piece, std::size_t pieces) const {
+        return *peer(ranks_).landings[landing_of_result(piece, pieces)];
+    }
     // Begins the operation `operation`, with this lane's part of the layout. `terms` makes those of
     // a rank that stands for several.
     void begin(const Layout& layout, const Reduction* reduction, const Terms* terms,
                const Signature& signature, std::uint64_t operation);
     // Does what can be done without waiting. Returns whether it was anything.
-    // Throws Failed if a peer has ended or says that it has given up.
+    // Throws Failed if a peer has ended or says that it has given up; if that is the aggregator
+    // alone, AggregatorEnded.
     bool progress();
     bool over() const;
     // Whether ranks have called something else, and all calls are known.
@@ -133,6 +152,7 @@ class Exchange {
     std::size_t place_packed(int rank, Landing& waits, std::size_t blocks);
     void unpack(int rank, Landing& waits, std::size_t blocks) const;
     void arrived(int rank);
+    void put_in_place(int rank);
     bool is_ahead(const Peer& from) const;
     Landing* landing(int rank);
     bool reduce();
@@ -155,6 +175,7 @@ class Exchange {
     LandingPool pool_;
     std::unique_ptr<Landing> own_;  // terms of the own sources
 
+    bool keeps_results_ = false;
     bool active_ = false;
     std::uint32_t operation_ = 0;
     Signature own_signature_{};

@@ -120,11 +120,15 @@ bool Exchange::place(int rank) {
     return true;
 }
 
-// Where the present piece waits to be reduced; null if it is in its place.
+// Where the present piece waits to be reduced, or to be there as a whole; null if it goes to its
+// place at once.
 Landing* Exchange::landing(int rank) {
     Peer& from = peer(rank);
-    if (from.in.head().kind == Kind::Result || is_direct()) return nullptr;
-    auto& one = from.landings[from.in.head().piece % kPiecesAhead];
+    const Head& head = from.in.head();
+    const bool result = head.kind == Kind::Result;
+    if ((result && !(keeps_results_ && rank == ranks_)) || is_direct()) return nullptr;
+    auto& one = from.landings[result ? landing_of_result(head.piece, results_from(rank))
+                                     : head.piece % kPiecesAhead];
     if (!one) one = pool_.take();
     return one.get();
 }
@@ -198,6 +202,17 @@ void Exchange::unpack(int rank, Landing& waits, std::size_t blocks) const {
     }
 }
 
+// Puts a piece of results where the contribution is.
+void Exchange::put_in_place(int rank) {
+    const std::size_t piece = peer(rank).in.head().piece;
+    const Landing& landed = kept_result(piece, results_from(rank));
+    std::byte* const to = part(rank).result + piece * layout_.piece_bytes();
+    for_present(landed.present.data(), layout_.bytes_of(part(rank), piece),
+                [&](std::size_t at, std::size_t bytes) {
+                    std::memcpy(to + at, landed.elements.data() + at, bytes);
+                });
+}
+
 void Exchange::arrived(int rank) {
     Peer& from = peer(rank);
     switch (from.in.head().kind) {
@@ -214,15 +229,18 @@ void Exchange::arrived(int rank) {
             ++from.contributions;
             break;
         case Kind::Result:
+            if (!disagreed_ && landing(rank)) put_in_place(rank);
             ++from.results;
             break;
         case Kind::Failure: {
             Ranks ended;
             std::memcpy(&ended, from.failure.data(), sizeof ended);
             ended_.fetch_or(ended, std::memory_order_relaxed);
-            throw Failed(
-                std::string(reinterpret_cast<const char*>(from.failure.data()) + sizeof ended,
-                            from.in.head().payload - sizeof ended));
+            const std::string text(
+                reinterpret_cast<const char*>(from.failure.data()) + sizeof ended,
+                from.in.head().payload - sizeof ended);
+            if (rank == ranks_ && !ended) throw AggregatorEnded(text);
+            throw Failed(text);
         }
     }
 }

@@ -172,6 +172,10 @@ bool Mesh::advance(nanoseconds timeout, std::uint64_t operation) {
         broken_ = true;
         set_failure(error.what());
         throw;
+    } catch (const AggregatorEnded& error) {
+        set_failure(error.what());
+        keeps_results_ ? stop() : give_up();
+        throw;
     } catch (const Failed& error) {
         set_failure(error.what());
         give_up();
@@ -219,6 +223,14 @@ int Mesh::socket(std::size_t lane, int rank) const {
 }
 
 void Mesh::finish() {
+    if (keeps_results_) {
+        if (std::vector<Results> all = results_now(); !all.empty()) {
+            kept_ = std::move(all);
+            kept_of_ = operation_ + 1;
+            kept_bytes_ = call_.bytes();
+            kept_from_ = call_.tensor;
+        }
+    }
     for (std::size_t lane = 0; lane < used_; ++lane) lanes_[lane]->end();
     if (!spare_.empty()) {
         std::memcpy(requested_, spare_.data(), call_.bytes());

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "streams/exchange.hpp"
 #include "streams/lane_thread.hpp"
 #include "streams/own_sockets.hpp"
+#include "streams/results.hpp"
 #include "streams/wake.hpp"
 
 namespace afflux::streams {
@@ -33,6 +35,12 @@ struct Statistics {
     std::uint64_t bytes_sent;  // of them, to other ranks
     std::uint64_t blocks_present, blocks_total;  // of those that were scanned to be sent
     std::uint64_t waits, sleeps;
+};
+
+// The last results of an operation that is over, which other ranks may lack.
+struct KeptResults {
+    std::vector<std::uint64_t> blocks;
+    std::vector<std::uint8_t> contents;  // in a block's room each
 };
 
 // One rank's end of a group. Between each two ranks there are as many streams as there are lanes,
@@ -81,6 +89,23 @@ class Mesh final : public Group {
 
     Statistics statistics() const;
 
+    // Results of the aggregator, for ranks that go on when it ends: before the first operation they
+    // say that they will. Then a call that it ends, or `leave_off`, leaves the streams between the
+    // ranks open: another one may still need what this rank has sent.
+    void keep_results();
+    // Takes nothing any more.
+    void leave_off();
+    std::uint64_t over() const;
+    // The result of an all-reduce that is in progress, of which the aggregator owns something;
+    // empty if there is none.
+    std::span<std::byte> result() const;
+    // A byte for each block of it: 1 if it is a result.
+    std::vector<std::uint8_t> taken() const;
+    // Blocks of the operation that was over last, if the aggregator owned them, and the last
+    // results of these.
+    std::size_t taken_before() const;
+    KeptResults kept() const;
+
   private:
     void check_usable() const;
     void check_failure();
@@ -91,6 +116,8 @@ class Mesh final : public Group {
     Ranks ranks_alone() const;
     bool run(Clock::time_point deadline);
     void pause();
+    void stop();
+    std::vector<Results> results_now() const;
     void separate();
     void start(const Layout& layout, std::size_t bytes, const Reduction* reduction,
                const Terms* terms);
@@ -119,6 +146,13 @@ class Mesh final : public Group {
     Signature own_{};
     bool active_ = false, broken_ = false;
     std::uint64_t operation_ = 0;  // those that are over
+    bool keeps_results_ = false;
+    // Of the last operation in which the aggregator owned something: its number, its bytes, by lane
+    // where its parts began, and what came of them.
+    std::uint64_t kept_of_ = 0;
+    std::size_t kept_bytes_ = 0;
+    const std::byte* kept_from_ = nullptr;
+    std::vector<Results> kept_;
 
     mutable std::mutex failure_mutex_;
     std::string failure_;
