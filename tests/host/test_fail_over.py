@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import TCPStore
 import afflux
 from afflux.group.forming import launched_aggregator, plans
 from afflux.group.forming.replacement import Replacement
-from afflux.group.reducers.continued_reducer import ContinuedJobReducer
+from afflux.group.reducers.continued_job_reducer import ContinuedJobReducer
 from afflux.group.store.bounded import BoundedStore
 from afflux.group.store.epoch import Epoch
 from afflux.group.store.exchange import StepFailed
@@ -353,11 +353,10 @@ def test_results_larger_than_a_store_takes_at_once():
     first, second = (Epoch(SimpleNamespace(notices=store), rank, 2, 1) for rank in range(2))  # type: ignore[arg-type]
     contents = {"blocks": list(range(24_576)), "contents": "x" * (24_576 * 256 * 4 // 3), "all": 1}
     assert second.given() is None
-    first.give(contents)
-    first.write_state({"over": 1, **contents}, left=True)
+    first.bequeath({"over": 1}, lambda: contents)
     second.write_state({"over": 0})
     assert second.given() == contents
-    assert second.states([0, 1]) == {0: {"over": 1, **contents}, 1: {"over": 0}}
+    assert second.states([0, 1]) == {0: {"over": 1}, 1: {"over": 0}}
 
 
 def in_two_groups(rank, _size):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from afflux.group.call.errors import GroupFailed
 from afflux.group.liveness.outside import Outside
-from afflux.group.reducers.continued_reducer import ContinuedJobReducer
+from afflux.group.reducers.continued_reducer import ContinuedReducer
 from afflux.group.reducers.reducer import Interruption
 from afflux.group.shutdown import Shutdown
 from afflux_drivers.errors import AffluxError, Interrupted
@@ -25,14 +25,14 @@ class Continuing:
     """
 
     def __init__(
-        self, reducer: ContinuedJobReducer | None, outside: Outside, shutdown: Shutdown
+        self, reducer: ContinuedReducer | None, outside: Outside, shutdown: Shutdown
     ) -> None:
         self._reducer = reducer
         self._outside = outside
         self._shutdown = shutdown
 
     def begin(self, interrupted: Interruption, news: Callable[[], None]) -> None:
-        """Let the reducer hear of other ranks; see `ContinuedJobReducer.attended`."""
+        """Let the reducer hear of other ranks; see `ContinuedReducer.attended`."""
         if self._reducer is not None:
             self._reducer.attended(interrupted, self._outside.gone, news)
 

@@ -33,7 +33,7 @@ from afflux.group.call.parts import Parts, PendingWork
 from afflux.group.call.work import LateWork
 from afflux.group.continuing import Continuing
 from afflux.group.liveness.outside import Outside
-from afflux.group.reducers.continued_reducer import ContinuedJobReducer
+from afflux.group.reducers.continued_reducer import ContinuedReducer
 from afflux.group.shutdown import Shutdown
 from afflux.group.staging.copies import on_stream
 from afflux.group.store.keys import GroupStore
@@ -80,7 +80,7 @@ class Progress:
         size: int,
         name: str,
         lost: Callable[[int], RanksEnded | None] = lambda _sequence: None,
-        continued: ContinuedJobReducer | None = None,
+        continued: ContinuedReducer | None = None,
     ) -> None:
         self._rank = rank
         self._pid = os.getpid()

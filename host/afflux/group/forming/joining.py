@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from afflux.group.forming.host_memory import Units
-from afflux.group.reducers.continued_reducer import ContinuedJobReducer, Replace
+from afflux.group.reducers.continued_job_reducer import ContinuedJobReducer
+from afflux.group.reducers.continued_reducer import Replace
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
 from afflux.group.reducers.topology import Topology

@@ -16,7 +16,6 @@ Tested: `tests/host/test_fail_over.py`.
 import base64
 import logging
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -25,16 +24,11 @@ import torch
 from numpy.typing import NDArray
 
 from afflux.group.call.collectives import Asked
-from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.reducers.attending import Attending
-from afflux.group.reducers.job_reducer import Holding, NativeJobReducer
-from afflux.group.reducers.recovery import Plan, Rows, State, complete, plan_of
-from afflux.group.reducers.reducer import Begun, Interruption, Reducer
+from afflux.group.reducers.recovery import Plan, Results, Rows, State, complete, plan_of
+from afflux.group.reducers.reducer import Interruption, Reducer
 from afflux.group.reducers.topology import Topology
-from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.store.epoch import Epoch
-from afflux_drivers._native import Journal
-from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.collectives.worker import RanksEnded
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
@@ -43,14 +37,11 @@ from afflux_drivers.errors import (
     RanksMissing,
     timed_out,
 )
-from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["ContinuedJobReducer", "Replace", "continued"]
+__all__ = ["ContinuedReducer", "Replace", "continued"]
 
 _log = logging.getLogger("afflux")
-
-_TORCH_DTYPES = {each: dtype for dtype, each in ENGINE_DTYPES.items()}
 
 
 class Replace(Protocol):
@@ -69,42 +60,57 @@ class Replace(Protocol):
         """Let the other ranks know that this one makes none."""
 
 
-class ContinuedJobReducer(NativeJobReducer):
-    """A `NativeJobReducer` that goes on over another reducer when its aggregators end.
+class ContinuedReducer:
+    """A reducer that goes on over another one when its aggregators end: what all such have.
+
+    They differ in `_fence`, `_call_text`, `_kind` and `_retire`.
 
     Args:
-        worker, tickets, url, holding, topology: As for `JobReducer`.
-        journal: The worker's.
+        results: The aggregators' results at this rank.
         rank: Own rank.
+        size: Ranks of the group.
         epoch: The change to the other reducer.
         replace: Makes that.
         timeout_s: The group's timeout, for what no call waits for.
     """
 
+    topology: Topology
+    engine: str
+    tickets: tuple[JobTicket, ...]
+
     def __init__(
         self,
-        worker: Worker,
-        tickets: Sequence[JobTicket],
-        url: AggregatorUrl,
-        holding: Holding,
-        topology: Topology,
-        journal: Journal,
+        results: Results,
         rank: int,
+        size: int,
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
     ) -> None:
-        super().__init__(worker, tickets, url, holding, topology)
-        self._journal = journal
+        self._journal = results
         self._rank = rank
+        self._size = size
         self._epoch = epoch
         self._replace = replace
         self._group = Attending(rank, timeout_s)
         self._other: Reducer[Any] | None = None
         self._ended = ""
         self._busy = False
-        # The call that is running, or was last.
-        self._about = Description(0, Reduction.SUM, wire.Dtype.INT32, (0,))
+
+    def _fence(self) -> None:
+        """Take no result of the aggregators any more."""
+        raise NotImplementedError
+
+    def _call_text(self) -> str:
+        """Return the call that is running, as the ranks compare it."""
+        raise NotImplementedError
+
+    def _kind(self) -> tuple[torch.dtype, str]:
+        """Return the type of its elements, and its reduction."""
+        raise NotImplementedError
+
+    def _retire(self, other: Reducer[Any]) -> None:
+        """Leave to the other reducer what this one has had, once all ranks have gone over."""
 
     def attended(
         self, interrupted: Interruption, gone: Callable[[], Sequence[int]], news: Callable[[], None]
@@ -132,7 +138,7 @@ class ContinuedJobReducer(NativeJobReducer):
         if self._busy or self._ended:
             return
         if self._other is not None:
-            if isinstance(self._other, ContinuedJobReducer):
+            if isinstance(self._other, ContinuedReducer):
                 self._other.attend(look)
             return
         if look:
@@ -144,61 +150,14 @@ class ContinuedJobReducer(NativeJobReducer):
 
     def bequeath(self) -> None:
         """Leave the last call's results to ranks that may lack them: this one leaves the group."""
-        if isinstance(self._other, ContinuedJobReducer):
-            self._other.bequeath()
+        further = continued(self._other) if self._other is not None else None
+        if further is not None:
+            further.bequeath()
         elif self._other is None and not self._ended and self._journal.over:
             try:
-                self._epoch.write_state({**self._state(left=True), **self._kept()}, left=True)
+                self._epoch.bequeath(self._state(left=True), self._kept)
             except RuntimeError:
                 _log.debug("the last results were not left to the others", exc_info=True)
-
-    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
-        """See `NativeCalls`. C++ cannot begin what comes after a change, and hands it over."""
-        deadline = begun.began_s + timeout_s
-        about = begun.call.about
-        if self._works():
-            self._busy = True
-            self._about = about
-            try:
-                super().finish(begun, timeout_s, interrupted)
-                return
-            except AggregatorUnreachable as death:
-                if self._go_over(death, deadline, interrupted):
-                    return
-            finally:
-                self._busy = False
-        of_call = about.dtype, about.reduction, about.shape
-        if not begun.outputs:
-            self._do_by_other(np.empty(0, np.int32), *of_call, deadline, interrupted)
-            return
-        (tensor,) = begun.outputs
-        elements = elements_of(tensor)
-        self._do_by_other(elements, *of_call, deadline, interrupted)
-        write_back(tensor, elements)
-
-    def _all_reduce(
-        self,
-        elements: NDArray[Any],
-        dtype: wire.Dtype,
-        reduction: Reduction,
-        shape: tuple[int, ...],
-        timeout_s: float,
-        interrupted: Interruption,
-    ) -> None:
-        deadline = time.monotonic() + timeout_s
-        of_call = dtype, reduction, shape
-        if self._works():
-            self._busy = True
-            self._about = Description(0, reduction, dtype, shape)
-            try:
-                super()._all_reduce(elements, *of_call, timeout_s, interrupted)
-                return
-            except AggregatorUnreachable as death:
-                if self._go_over(death, deadline, interrupted):
-                    return
-            finally:
-                self._busy = False
-        self._do_by_other(elements, *of_call, deadline, interrupted)
 
     def _works(self) -> bool:
         """Return whether the aggregators are still used.
@@ -209,17 +168,6 @@ class ContinuedJobReducer(NativeJobReducer):
         if self._ended:
             raise AggregatorUnreachable(self._ended)
         return self._other is None
-
-    def _watching(self, interrupted: Interruption) -> Interruption:
-        watching = super()._watching(interrupted)
-
-        def declared() -> str | None:
-            text = self._epoch.declared()
-            if text is not None:
-                raise AggregatorUnreachable(text)
-            return watching()
-
-        return declared
 
     def _go_over(
         self, death: AggregatorUnreachable, deadline: float, interrupted: Interruption
@@ -258,7 +206,7 @@ class ContinuedJobReducer(NativeJobReducer):
             left_s = max(0.5, deadline - time.monotonic())
             made = self._replace(text, left_s, lambda: self._group.look(interrupted))
             self._name(made)
-            if isinstance(made, ContinuedJobReducer):
+            if isinstance(made, ContinuedReducer):
                 made.attended(interrupted, self._group.gone, self._group.news)
             self._other, self._ended = made, ""
             # Only now: others wait for what this rank says of the way, and for nothing of this.
@@ -266,6 +214,7 @@ class ContinuedJobReducer(NativeJobReducer):
             if plan.together:
                 self._complete(deadline, interrupted)
                 over = True
+            self._retire(made)
             _log.info(
                 "rank %d: goes on over %s after %.3f s; the running call %s", self._rank,
                 made.topology.name, time.monotonic() - began_s,
@@ -285,15 +234,11 @@ class ContinuedJobReducer(NativeJobReducer):
         """Be called what the other reducer is, which may have gone over to another one itself."""
         self.topology, self.engine, self.tickets = other.topology, other.engine, other.tickets
 
-    def _fence(self) -> None:
-        """Take no result of the aggregators any more."""
-        self._worker.close()
-
     def _state(self, left: bool = False) -> dict[str, Any]:
         journal = self._journal
         running = journal.running
         taken = journal.taken.count(1) if running else 0
-        call = self._about.rest if running else ""
+        call = self._call_text() if running else ""
         return State(journal.over, running, taken, call, left)._asdict()
 
     def _kept(self) -> dict[str, Any]:
@@ -304,14 +249,16 @@ class ContinuedJobReducer(NativeJobReducer):
 
     def _states(self, deadline: float, interrupted: Interruption) -> dict[int, State]:
         """Return the states of all ranks, once all have fenced themselves off."""
-        size = self._workers
+        size = self._size
         self._epoch.write_state(self._state())
         found: dict[int, State] = {}
 
         def come() -> bool:
             gone = set(self._group.gone())
             missing = set(range(size)) - found.keys()
-            for rank, fields in self._epoch.states(missing).items():
+            # A rank that has left has written its own before, perhaps a moment ago.
+            at_once = not gone.isdisjoint(missing)
+            for rank, fields in self._epoch.states(missing, at_once).items():
                 found[rank] = State.of(fields)
             missing -= found.keys()
             self._group.lose(gone & missing)
@@ -338,9 +285,7 @@ class ContinuedJobReducer(NativeJobReducer):
         given: dict[str, Any] = {}
 
         def come() -> bool:
-            found = self._epoch.given() or self._epoch.states([giver]).get(giver)
-            if found is not None and "blocks" in found:
-                given.update(found)
+            given.update(self._epoch.given() or {})
             return bool(given)
 
         try:
@@ -366,63 +311,50 @@ class ContinuedJobReducer(NativeJobReducer):
 
     def _complete(self, deadline: float, interrupted: Interruption) -> None:
         """Bring the call that all are in to its end: results to all, the rest summed."""
-        about = self._about
+        dtype, reduction = self._kind()
 
         def move(octets: NDArray[np.uint8]) -> None:
-            words = octets.reshape(-1).view(np.int32)
-            of_call = wire.Dtype.INT32, Reduction.SUM, words.shape
-            self._do_by_other(words, *of_call, deadline, interrupted)
+            words = torch.from_numpy(octets.reshape(-1)).view(torch.int32)
+            self._all_reduce_by_other(words, "sum", deadline, interrupted)
 
         def reduce(octets: NDArray[np.uint8]) -> None:
-            elements = octets.reshape(-1).view(storage_dtype(about.dtype))
-            of_call = about.dtype, about.reduction, elements.shape
-            self._do_by_other(elements, *of_call, deadline, interrupted)
+            elements = torch.from_numpy(octets.reshape(-1)).view(dtype)
+            self._all_reduce_by_other(elements, reduction, deadline, interrupted)
 
         taken = np.frombuffer(self._journal.taken, np.uint8)
-        complete(self._journal.result, taken, self._rank, self._workers, move, reduce)
+        complete(self._journal.result, taken, self._rank, self._size, move, reduce)
 
-    def _do_by_other(
-        self,
-        elements: NDArray[Any],
-        dtype: wire.Dtype,
-        reduction: Reduction,
-        shape: tuple[int, ...],
-        deadline: float,
-        interrupted: Interruption,
-    ) -> None:
-        """Reduce elements in place by the reducer that goes on."""
-        if (other := self._other) is None:
+    def _replacing(self) -> Reducer[Any]:
+        """Return the reducer that goes on.
+
+        Raises:
+            AggregatorUnreachable: Nothing has taken the place.
+        """
+        if self._other is None:
             raise AggregatorUnreachable(self._ended)
+        return self._other
+
+    def _all_reduce_by_other(
+        self, tensor: torch.Tensor, reduction: str, deadline: float, interrupted: Interruption
+    ) -> None:
+        """Reduce a tensor in place by the reducer that goes on."""
+        other = self._replacing()
+        asked = Asked("all_reduce", tensor.dtype, tuple(tensor.shape), reduction)
         timeout_s = max(0.0, deadline - time.monotonic())
-        if not len(elements):
-            number = zlib.crc32(Description(0, reduction, dtype, shape).rest.encode())
-            other.agree(number, timeout_s, interrupted)
-            return
-        bits = elements.view(np.int16) if elements.dtype == np.uint16 else elements
-        tensor = torch.from_numpy(bits).view(_TORCH_DTYPES[dtype]).view(shape)
-        asked = Asked("all_reduce", tensor.dtype, tuple(shape), reduction.value)
         other.run(other.plan(asked), [], [tensor], timeout_s, interrupted)
         self._name(other)
 
-    def give_up(self, reason: str) -> None:
-        """Wake the others where they wait for one another."""
-        if self._other is not None:
-            self._other.give_up(reason)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return the aggregators' counts, and how often the sums have gone over to others."""
+    def _fail_overs(self) -> int:
+        """Return how often the sums have gone over to others."""
         further = self._other.statistics() if self._other is not None else {}
-        count = int(self._other is not None) + int(further.get("fail_overs", 0))
-        return {**super().statistics(), "fail_overs": count}
+        return int(self._other is not None) + int(further.get("fail_overs", 0))
 
-    def leave(self) -> None:
-        """Let go of both reducers."""
+    def _leave_other(self) -> None:
         other, self._other = self._other, None
         if other is not None:
             other.leave()
-        super().leave()
 
 
-def continued(reducer: Reducer[Any]) -> ContinuedJobReducer | None:
+def continued(reducer: Reducer[Any]) -> ContinuedReducer | None:
     """Return the reducer if it is one that goes on without its aggregators."""
-    return reducer if isinstance(reducer, ContinuedJobReducer) else None
+    return reducer if isinstance(reducer, ContinuedReducer) else None

@@ -15,7 +15,7 @@ Tested: `tests/host/test_fail_over.py`, `tests/sim/test_fail_over_model.py`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,39 @@ from numpy.typing import NDArray
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
-__all__ = ["Plan", "Rows", "State", "complete", "plan_of"]
+__all__ = ["Plan", "Results", "Rows", "State", "complete", "plan_of"]
+
+
+class Results(Protocol):
+    """The aggregators' results at a rank; final behind the fence."""
+
+    @property
+    def over(self) -> int:
+        """How many calls have come to a good end."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a call is running."""
+
+    @property
+    def result(self) -> NDArray[np.uint8]:
+        """The bytes of the running call's result, as long as its tensor lives."""
+
+    @property
+    def taken(self) -> bytes:
+        """A byte for each block of it: 1 if it is a result."""
+
+    @property
+    def taken_before(self) -> int:
+        """How many blocks of the call that was over last were results."""
+
+    @property
+    def kept(self) -> list[int]:
+        """Blocks of that call which another rank may lack."""
+
+    @property
+    def contents(self) -> bytes:
+        """Their bytes, one after the other, in a block's room each."""
 
 
 class State(NamedTuple):

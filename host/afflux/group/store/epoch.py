@@ -2,8 +2,10 @@
 
     any rank     declares why                                              declared
     every rank   writes its state once it takes nothing more               state/<r>
-    a rank that leaves the group before writes a state with its results    left/<r>
-    one rank     writes results that others lack                           results
+    a rank that leaves the group before writes its state                   left/<r>
+    and the first of these, before that, the results that it has kept      bequest
+    one rank     writes results that others lack, in pieces                results/<r>/<at>
+    and then     that they are there                                       results
 
 A rank that waits looks for the declaration; an idle one is woken by the store, as for notices.
 
@@ -82,34 +84,58 @@ class Epoch:
         """Let the next `declared` ask the store, however recently it was asked."""
         self._looked_at = 0.0
 
-    def write_state(self, state: dict[str, Any], left: bool = False) -> None:
-        """Write this rank's state; with `left` one that counts if it writes no other."""
-        self._write(f"{'left' if left else 'state'}/{self._rank}", state)
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Write this rank's state."""
+        self._store.set(f"state/{self._rank}", json.dumps(state))
 
-    def states(self, ranks: Collection[int]) -> dict[int, dict[str, Any]]:
+    def bequeath(self, state: dict[str, Any], kept: Callable[[], dict[str, Any]]) -> None:
+        """Write the state of a rank that leaves, which counts if it writes no other.
+
+        Ranks leave after the same call, so the first one's results will do.
+
+        Args:
+            state: The rank's.
+            kept: Returns the results that it has kept.
+        """
+        own = str(self._rank)
+        if self._store.compare_set("bequest", "", own).decode() == own:
+            self.give(kept())
+        self._store.set(f"left/{self._rank}", json.dumps(state))
+
+    def states(self, ranks: Collection[int], at_once: bool = False) -> dict[int, dict[str, Any]]:
         """Return the states of those of these ranks that have written one.
 
-        Where not all have, they are asked for one by one only each 0.1 s.
+        Where not all have, they are asked for one by one only each 0.1 s, or `at_once`.
         """
         found: dict[int, dict[str, Any]] = {}
         now = time.monotonic()
         if not self._store.check([f"state/{rank}" for rank in ranks]):
-            if now - self._asked_at < _ONE_BY_ONE_S:
+            if now - self._asked_at < _ONE_BY_ONE_S and not at_once:
                 return found
             self._asked_at = now
         for rank in ranks:
-            state = self._read(f"state/{rank}") or self._read(f"left/{rank}")
-            if state is not None:
-                found[rank] = state
+            text = self._store.find(f"state/{rank}") or self._store.find(f"left/{rank}")
+            if text is not None:
+                found[rank] = json.loads(text)
         return found
 
     def give(self, results: dict[str, Any]) -> None:
         """Write results that other ranks lack."""
-        self._write("results", results)
+        text = json.dumps(results)
+        own = f"results/{self._rank}"
+        for at in range(0, len(text), _PIECE):
+            self._store.set(f"{own}/{at}", text[at : at + _PIECE])
+        # Last, as all is there then.
+        self._store.set("results", json.dumps([own, len(text)]))
 
     def given(self) -> dict[str, Any] | None:
         """Return the results that a rank has written, once they are there."""
-        return self._read("results")
+        found = self._store.find("results")
+        if found is None:
+            return None
+        whose, length = json.loads(found)
+        pieces = [self._store.get(f"{whose}/{at}") for at in range(0, length, _PIECE)]
+        return dict(json.loads(b"".join(pieces)))
 
     def watch(self, news: Callable[[], None]) -> None:
         """Call `news` once, in a thread that must not wait, when a change is declared.
@@ -117,24 +143,6 @@ class Epoch:
         That ends with the group's own watch.
         """
         self._keys.watch.add(f"{self._keys.prefix}/{self._prefix}", news)
-
-    def _write(self, key: str, value: dict[str, Any]) -> None:
-        """Write a value, in pieces if it is long. The key itself comes last: then all is there."""
-        text = json.dumps(value)
-        for at in range(_PIECE, len(text), _PIECE):
-            self._store.set(f"{key}/{at}", text[at : at + _PIECE])
-        self._store.set(key, f"{len(text)} {text[:_PIECE]}")
-
-    def _read(self, key: str) -> dict[str, Any] | None:
-        """Return what `_write` has written; None if it has not."""
-        found = self._store.find(key)
-        if found is None:
-            return None
-        length, _, text = found.decode().partition(" ")
-        pieces = [
-            self._store.get(f"{key}/{at}").decode() for at in range(_PIECE, int(length), _PIECE)
-        ]
-        return dict(json.loads("".join([text, *pieces])))
 
 
 def _worded(text: str) -> str:
