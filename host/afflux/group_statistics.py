@@ -66,7 +66,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
     its ranks have gone on without it, after which other counts stand still), the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
     `frame_bytes_received`; without one the counts of the
-    worker (`statistics` of `SharedWorker`, `StreamsWorker`, `HostsWorker`).
+    worker (`statistics` of `SharedWorker`, `StreamsWorker`, `HostsWorker`), and with one of streams
+    `fail_overs`, too.
     """
     found = group_of(group)
     reducer = found.reducer

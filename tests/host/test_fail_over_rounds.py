@@ -109,7 +109,7 @@ def rounds(logs):
                     depths |= dict.fromkeys(names, seen + 1)
     steps: dict[str, int] = {}
     for name, depth in depths.items():
-        step = name.rstrip("0123456789").rstrip("/").rpartition("/")[2]
+        step = name.rstrip("0123456789/").rpartition("/")[2]
         steps[step] = max(depth, steps.get(step, 0))
     return steps
 

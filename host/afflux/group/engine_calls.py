@@ -13,7 +13,14 @@ from typing import Any
 import torch
 
 from afflux.group.call.collectives import Asked, Part, parts_of
-from afflux.group.call.description import Call, HandedCall, KnownCall, describe, tensors_in
+from afflux.group.call.description import (
+    Call,
+    HandedCall,
+    KnownCall,
+    describe,
+    sides,
+    tensors_in,
+)
 from afflux.group.call.plain import PlainCalls, Planned
 from afflux.group.call.tensors import check_writable, lies_plainly
 from afflux.group.call.work import FinishedWork, LateWork
@@ -195,7 +202,8 @@ class EngineCalls:
             assert native is not None
             began_s = time.monotonic() - min(limit_s, handed.tried_s)
             of_operation = handed.operation, handed.status, handed.text
-            begun = Begun(known.prepared, *of_operation, began_s, _written(handed.arguments))
+            inputs, outputs = sides(handed.arguments)
+            begun = Begun(known.prepared, *of_operation, began_s, outputs, inputs)
             native.finish(begun, limit_s, self._interrupted)
             self._turn.count_engine_operation()
         return _written(handed.arguments)

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.joining import GoingOn, join_jobs
-from afflux.group.forming.replacement import Replacement
+from afflux.group.forming.replacement import Keys, Replacement
 from afflux.group.forming.streams import Aggregator, StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
+from afflux.group.reducers.continued_streams_reducer import ContinuedStreamsReducer
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.streams_reducer import StreamsReducer
@@ -124,47 +125,11 @@ class JobPlan(NamedTuple):
             tickets = _own(text, units.own[0])
             return join_jobs(
                 forming.exchange, forming.rank, forming.settings, tickets, forming.lease,
-                units, topology, self._going_on(forming),
+                units, topology, None if self.ends else _going_on(forming, self.hosts),
             )  # fmt: skip
         except BaseException:
             units.close()
             raise
-
-    def _going_on(self, forming: Forming) -> GoingOn | None:
-        """Return how the group goes on when the aggregators end; None if it may not."""
-        settings = forming.settings
-        if self.ends or forming.size == 1:
-            return None
-
-        def patient(exchange: Exchange, settings: Settings) -> Forming:
-            # All must hear from all: a rank that gave up early would leave others waiting.
-            return forming._replace(
-                exchange=exchange, settings=settings, patience_s=exchange.timeout_s
-            )
-
-        def spare(exchange: Exchange, url: AggregatorUrl, spares: Sequence[AggregatorUrl]) -> Any:
-            other = replace(settings, aggregator=url, spare=tuple(spares))
-            lease = GroupLease(forming.keys.store, other)
-            topology = Topology("aggregator", f"AFFLUX_SPARE={url}")
-            ends = settings.require and not spares
-            plan = JobPlan(topology, self.hosts, [list(each) for each in url.addresses], "", ends)
-            try:
-                return plan.make(
-                    patient(exchange, other)._replace(lease=lease, change=forming.change + 1)
-                )
-            except BaseException:
-                lease.give_back()
-                raise
-
-        def streams(exchange: Exchange, topology: Topology, secret: str) -> Reducer[Any]:
-            url = AggregatorUrl("streams")
-            other = replace(settings, aggregator=url)
-            plan = StreamsPlan(topology, self.hosts, secret, require=False)
-            return plan.make(patient(exchange, other))
-
-        of_group = forming.keys, forming.rank, forming.size
-        made = Replacement(*of_group, settings, spare, streams, forming.change)
-        return GoingOn(Epoch(*of_group, forming.change), made, forming.exchange.timeout_s)
 
     def _get(self, forming: Forming, units: Units) -> str:
         """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
@@ -213,6 +178,7 @@ class StreamsPlan(NamedTuple):
         require: Whether Gloo may not take their place.
         aggregator: The secret that ranks prove to the aggregator, in hexadecimal; empty if there is
             none.
+        ends: Whether the group ends with its aggregator: nothing else may take its place.
     """
 
     topology: Topology
@@ -220,6 +186,7 @@ class StreamsPlan(NamedTuple):
     key: str
     require: bool
     aggregator: str = ""
+    ends: bool = False
 
     def make(self, forming: Forming) -> Reducer[Any]:
         """Share memory within hosts, and connect with the ranks of others. Collective."""
@@ -237,11 +204,17 @@ class StreamsPlan(NamedTuple):
             )  # fmt: skip
             where = authority(url.host, url.port) if url.host else ""
             if not units.by_host:
+                going_on = _going_on(forming, self.hosts) if where and not self.ends else None
                 alone = StreamsWorker(
                     forming.rank, streams.lanes, streams.threads, streams.one_hop, where,
-                    streams.ucx,
+                    streams.ucx, going_on is not None,
                 )  # fmt: skip
-                return StreamsReducer(alone, url, topology)
+                if going_on is None:
+                    return StreamsReducer(alone, url, topology)
+                return ContinuedStreamsReducer(
+                    alone, url, topology, forming.rank, forming.size, *going_on,
+                    forming.settings.peer_timeout_s,
+                )  # fmt: skip
             rounds = forming.settings.rounding == "host"
             worker = HostsWorker(
                 forming.rank, units.all, units.shared, streams.lanes, streams.threads,
@@ -284,7 +257,7 @@ def to_json(plan: Plan) -> str:
             ticket |= {"require": plan.require}
             ticket["streams"] = {"hosts": plan.hosts, "key": plan.key}
             if plan.aggregator:
-                ticket["streams"]["aggregator"] = plan.aggregator
+                ticket["streams"] |= {"aggregator": plan.aggregator, "ends": plan.ends}
     return json.dumps(ticket)
 
 
@@ -323,6 +296,7 @@ def decide(forming: Forming, unshared: str) -> Plan:
     hosts = hosts_of(everyone)
     topology = choose(url, hosts, unshared)
     lanes = min(each.lanes for each in everyone)
+    ends = settings.require and not settings.spare
     if topology.name == "gloo":
         if settings.require:
             raise RendezvousError(_only_gloo(topology.reason))
@@ -330,16 +304,62 @@ def decide(forming: Forming, unshared: str) -> Plan:
     if topology.streamed:
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
         key = aggregator_key(settings.control_secret()).hex() if url.host else ""
-        return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require, key)
+        if key and any(each.scheme != "streams" for each in settings.spare or ()):
+            raise RendezvousError(
+                f"AFFLUX_AGGREGATOR={url} sums what an aggregator of packets does not, so those of "
+                "AFFLUX_SPARE must be streams://host:port, too"
+            )
+        return StreamsPlan(topology, hosts, secrets.token_hex(16), settings.require, key, ends)
     # The ranks look for their ways to boards before a job is asked for.
     boards = lease.boards()
-    ends = settings.require and not settings.spare
     if topology.by_host:
         _log.info("ranks of each host: %s", names_of_hosts(hosts))
     elif not boards:
         flat = Units.flat(forming.rank, forming.size)
         return JobPlan(topology, hosts, [], lease.get(lanes, flat.all, everyone), ends)
     return JobPlan(topology, hosts, boards, "", ends)
+
+
+def _going_on(forming: Forming, hosts: list[list[int]]) -> GoingOn | None:
+    """Return how the group goes on when its aggregators end; None if it is one rank's."""
+    settings = forming.settings
+    if forming.size == 1:
+        return None
+
+    def patient(exchange: Exchange, settings: Settings) -> Forming:
+        # All must hear from all: a rank that gave up early would leave others waiting.
+        return forming._replace(exchange=exchange, settings=settings, patience_s=exchange.timeout_s)
+
+    def spare(
+        exchange: Exchange, url: AggregatorUrl, spares: Sequence[AggregatorUrl], keys: Keys
+    ) -> Reducer[Any]:
+        other = replace(settings, aggregator=url, spare=tuple(spares))
+        lease = GroupLease(forming.keys.store, other)
+        reason = f"AFFLUX_SPARE={url}"
+        ends = settings.require and not spares
+        plan: JobPlan | StreamsPlan
+        if url.scheme == "streams":
+            plan = StreamsPlan(
+                Topology("streams", reason), hosts, keys.ranks, False, keys.aggregator, ends
+            )
+        else:
+            addresses = [list(each) for each in url.addresses]
+            plan = JobPlan(Topology("aggregator", reason), hosts, addresses, "", ends)
+        then = patient(exchange, other)._replace(lease=lease, change=forming.change + 1)
+        try:
+            return plan.make(then)
+        except BaseException:
+            lease.give_back()
+            raise
+
+    def streams(exchange: Exchange, topology: Topology, secret: str) -> Reducer[Any]:
+        other = replace(settings, aggregator=AggregatorUrl("streams"))
+        plan = StreamsPlan(topology, hosts, secret, require=False)
+        return plan.make(patient(exchange, other))
+
+    of_group = forming.keys, forming.rank, forming.size
+    made = Replacement(*of_group, settings, spare, streams, forming.change)
+    return GoingOn(Epoch(*of_group, forming.change), made, forming.exchange.timeout_s)
 
 
 def _units(forming: Forming, topology: Topology, hosts: list[list[int]]) -> tuple[Topology, Units]:

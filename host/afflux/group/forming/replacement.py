@@ -3,10 +3,12 @@
 Every rank makes its part, and says whether it could. Nobody uses a way that not all have.
 
     rank 0   names the spare aggregators, says if only they will do, and
-             draws the secret of streams; all before it writes its state    ways/0
+             draws the secrets of streams; all before it writes its state   ways/0
     all      find their way to the first spare one                          way/<r>
     rank 0   gets a job there                                               job/0
     all      join it, and say whether they could                            joined/<r>
+             or, if that is one of streams: as below, and then
+    all      connect with it, and say whether they could                    aggregator/<r>
     …        the same with the others
     all      say where they listen for streams                              port/<r>
     all      connect, and say whether they could                            streams/<r>
@@ -17,7 +19,8 @@ ranks wait for one another as long as the call may take, and nobody takes the ne
 has waited for another in vain. After the states, streams cost two rounds over the store, and a
 spare aggregator three.
 
-Tested: `tests/host/test_fail_over.py`, `tests/host/test_fail_over_rounds.py`.
+Tested: `tests/host/test_fail_over.py`, `tests/host/test_fail_over_streams.py`,
+`tests/host/test_fail_over_rounds.py`.
 """
 
 import logging
@@ -26,7 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
@@ -38,19 +41,33 @@ from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.membership import Membership
-from afflux.group.settings.variables import Settings
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.bounded import innermost
 from afflux.group.store.exchange import Exchange, StepFailed
 from afflux.group.store.keys import GroupStore
 from afflux_drivers.errors import AffluxError, AggregatorUnreachable
+from afflux_drivers.streams.handshake import aggregator_key
 
-__all__ = ["Replacement"]
+__all__ = ["Keys", "Replacement"]
 
 _log = logging.getLogger("afflux")
 
 _GIVE_UP_S = 1.0
 
-MakeSpare = Callable[[Exchange, AggregatorUrl, Sequence[AggregatorUrl]], Reducer[Any]]
+
+class Keys(NamedTuple):
+    """What ranks prove that they know, for streams; in hexadecimal.
+
+    Attributes:
+        ranks: To each other; of one way alone.
+        aggregator: To aggregators of streams; empty if no spare one is of these.
+    """
+
+    ranks: str
+    aggregator: str
+
+
+MakeSpare = Callable[[Exchange, AggregatorUrl, Sequence[AggregatorUrl], Keys], Reducer[Any]]
 """Makes a reducer over a spare aggregator, given those that are left then; collective."""
 
 MakeStreams = Callable[[Exchange, Topology, str], Reducer[Any]]
@@ -96,7 +113,8 @@ class Replacement:
         if self._rank:
             return
         spares = [str(each) for each in self._settings.spare or ()]
-        ways = [spares, self._settings.require, secrets.token_hex(16)]
+        drawn = [secrets.token_hex(16) for _ in range(len(spares) + 1)]
+        ways = [spares, self._settings.require, drawn, _key_of_spares(self._settings)]
         self._exchange("", limit_s).publish_part("ways", lambda: ways)
 
     def __call__(self, reason: str, limit_s: float, look: Callable[[], None]) -> Reducer[Any]:
@@ -108,10 +126,12 @@ class Replacement:
         """
         self._look = look
         deadline = time.monotonic() + limit_s
-        ((named, require, secret),) = self._exchange("", limit_s).parts("ways", [0], limit_s)
+        (offered,) = self._exchange("", limit_s).parts("ways", [0], limit_s)
+        named, require, (*drawn, secret), key = offered
         spares = [AggregatorUrl.parse(each) for each in named]
         ways: list[Callable[[str, float], Reducer[Any]]] = [
-            partial(self._over_spare, spares[at:]) for at in range(len(spares))
+            partial(self._over_spare, spares[at:], Keys(ranks, key))
+            for at, ranks in enumerate(drawn)
         ]
         if not require:
             ways += partial(self._over_streams, secret), self._over_gloo
@@ -146,12 +166,12 @@ class Replacement:
             self._exchange(part, _GIVE_UP_S).report(error, stays=False)
 
     def _over_spare(
-        self, spares: Sequence[AggregatorUrl], _reason: str, limit_s: float
+        self, spares: Sequence[AggregatorUrl], keys: Keys, _reason: str, limit_s: float
     ) -> Reducer[Any]:
         first, *rest = spares
         part = f"spare/{len(spares)}"
         self._parts.append(part)
-        return self._spare(self._exchange(part, limit_s), first, rest)
+        return self._spare(self._exchange(part, limit_s), first, rest, keys)
 
     def _over_streams(self, secret: str, reason: str, limit_s: float) -> Reducer[Any]:
         exchange = self._exchange("streams", limit_s)
@@ -185,3 +205,14 @@ class Replacement:
         root = innermost(self._keys.store)
         clone = getattr(root, "clone", None) if self._keys.watch.wake_key else None
         return root if clone is None else clone()
+
+
+def _key_of_spares(settings: Settings) -> str:
+    if all(each.scheme != "streams" for each in settings.spare or ()):
+        return ""
+    try:
+        return aggregator_key(settings.control_secret()).hex()
+    except SettingsError as error:
+        # Those will refuse the ranks, which need not end for that.
+        _log.warning("spare aggregators of streams cannot be used: %s", error)
+        return ""

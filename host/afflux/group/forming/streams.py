@@ -243,9 +243,8 @@ class _Joining:
                 aggregator.endpoint, member, own, self._settings.connect_timeout_s
             )
 
-        self._exchange.share(
-            "aggregator", self._members, connect, self._settings.connect_timeout_s + _PATIENCE_S
-        )
+        patience_s = self._patience_s or self._settings.connect_timeout_s + _PATIENCE_S
+        self._exchange.share("aggregator", self._members, connect, patience_s)
 
     def join_ucx(self, lanes: list[list[socket.socket | None]]) -> _native.UcxLanes | None:
         """Let UCX carry these lanes. Collective."""

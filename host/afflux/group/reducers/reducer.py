@@ -125,6 +125,7 @@ class Begun(NamedTuple):
         text: Why, if the status says that it failed.
         began_s: When it began, as `time.monotonic` has it.
         outputs: The tensors that the call writes.
+        inputs: Those that it reads, if it has others.
     """
 
     call: Any
@@ -133,6 +134,7 @@ class Begun(NamedTuple):
     text: str
     began_s: float
     outputs: Sequence[torch.Tensor] = ()
+    inputs: Sequence[torch.Tensor] = ()
 
     @property
     def waited_s(self) -> float:

@@ -3,7 +3,7 @@
 | variable | unit, default | meaning |
 |---|---|---|
 | AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else streams://; shm:// insists on the memory that they share; streams:// has TCP connections between the ranks; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group; rtl://?waves=file.fst[&waves_window=from:to]: all signals of the engine go to that file), board:// a complete simulated board and its controller (ranks of one host only), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets; NCCL's plugin takes udp://, and shards:// for an engine in each node (`docs/nccl.md`) |
-| AFFLUX_SPARE | URLs, none | aggregators that take the place of those of AFFLUX_AGGREGATOR when these die, in this order, before the ranks sum by themselves: udp://host:port, or several with commas between; rank 0's count, and have the same secret (`docs/reliability.md`) |
+| AFFLUX_SPARE | URLs, none | aggregators that take the place of those of AFFLUX_AGGREGATOR when these die, in this order, before the ranks sum by themselves: udp://host:port or streams://host:port, or several with commas between, of streams alone in place of one of streams; rank 0's count, and have the same secret (`docs/reliability.md`) |
 | AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, for streams: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; several, as eth1,eth2, all carry the data; unset, GLOO_SOCKET_IFNAME counts |
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error, and so do those whose aggregators, spare ones included, have died: without it their sums go on over streams or Gloo (`docs/reliability.md`) |
 | AFFLUX_ROUNDING | exact or host, exact | with host, a host with several ranks rounds their sum before it sends it, in fewer bytes, and the sum of the hosts is rounded once more: what bits come then depends on which ranks share a host (`docs/accuracy.md`) |
@@ -178,8 +178,8 @@ def _interfaces(text: str) -> tuple[str, ...]:
 
 def _spare(text: str) -> tuple[AggregatorUrl, ...]:
     found = tuple(AggregatorUrl.parse(each.strip()) for each in text.split(","))
-    if any(each.scheme != "udp" or each.parent is not None for each in found):
-        raise ValueError("must be udp://host:port, or several with commas between")
+    if any(not each.host or each.parent is not None for each in found):
+        raise ValueError("must be udp:// or streams://host:port, or several with commas between")
     return found
 
 
