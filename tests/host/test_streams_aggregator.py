@@ -27,6 +27,9 @@ from tests.support.host.ranks import caught, run_ranks, values
 
 AUTO = {"AFFLUX_AGGREGATOR": "auto"}
 SECRET = "0123456789abcdef0123456789abcdef"
+ENDS = {"AFFLUX_REQUIRE": "1"}
+"""The group ends with its aggregator."""
+
 LARGE = 1_000_003
 
 
@@ -112,7 +115,8 @@ def test_an_aggregator_that_is_killed_is_named_by_all(tmp_path):
     mark = tmp_path / "summing"
     with served() as (url, process):
         killing = act_when(mark, process.kill)
-        outcomes = run_ranks(until_it_fails, 3, mark, environment={"AFFLUX_AGGREGATOR": url})
+        environment = {"AFFLUX_AGGREGATOR": url, **ENDS}
+        outcomes = run_ranks(until_it_fails, 3, mark, environment=environment)
         killing.join()
     for message, _, _, seconds in values(outcomes):
         assert f"the aggregator at {url.removeprefix('streams://')}: " in message
@@ -183,7 +187,8 @@ def test_the_command_ends_with_its_groups(tmp_path):
     mark = tmp_path / "summing"
     with served() as (url, process):
         ending = act_when(mark, process.terminate)
-        outcomes = run_ranks(until_it_fails, 3, mark, environment={"AFFLUX_AGGREGATOR": url})
+        environment = {"AFFLUX_AGGREGATOR": url, **ENDS}
+        outcomes = run_ranks(until_it_fails, 3, mark, environment=environment)
         ending.join()
         assert process.wait(10) == 0
     for message, *_ in values(outcomes):

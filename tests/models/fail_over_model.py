@@ -25,7 +25,7 @@ from afflux.group.reducers.recovery import plan_of
 from afflux_drivers.errors import AffluxError
 from tests.models.slot_model import Action
 
-__all__ = ["FAIL_OVER_FAULTS", "FailOverGuards", "FailOverModel"]
+__all__ = ["FAIL_OVER_FAULTS", "FailOverGuards", "FailOverModel", "Place", "Rank", "Seen"]
 
 USES, FENCED, BEYOND, LEFT = range(4)
 """A rank uses the aggregator; has fenced itself off; goes on over another carrier; has left."""
@@ -190,10 +190,19 @@ class FailOverModel:
             declared = state._replace(declared=True)
             yield Action("rank {w} declares the aggregator dead", number, 0), declared, False
         else:
-            yield step("fences itself off, and writes its state", self._written(rank, FENCED))
+            if self.may_fence(state, rank):
+                yield step("fences itself off, and writes its state", self._written(rank, FENCED))
         if rank.over == self.calls:
             left = self._written(rank, LEFT)
             yield step("leaves", left if self.guards.leaves_results else left._replace(seen=None))
+
+    def may_fence(self, state: Place, rank: Rank) -> bool:
+        """Return whether a rank that has heard of the change leaves the call that it is in."""
+        return True
+
+    def taken(self, seen: Seen) -> int:
+        """Return how many results of the aggregator a rank writes that it has."""
+        return sum(seen.rows)
 
     def _ended(self, rank: Rank) -> Rank:
         """Return a rank whose call has come to its end."""
@@ -216,7 +225,7 @@ class FailOverModel:
             rank.seen or Seen(rank.over, rank.running, rank.rows, rank.kept) for rank in state.ranks
         ]
         written = {
-            number: Written(each.over, each.running, sum(each.rows), "", rank.phase == LEFT)
+            number: Written(each.over, each.running, self.taken(each), "", rank.phase == LEFT)
             for number, (each, rank) in enumerate(zip(seen, state.ranks, strict=True))
         }
         action = Action("the ranks that have written their states go over", 0, 0)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.models.fail_over_model import FAIL_OVER_FAULTS, FailOverGuards, FailOverModel
+from tests.models.fail_over_streams_model import STREAMS_FAULTS, StreamsFailOverModel
 from tests.models.model_checker import check
 
 TRACES = {
@@ -46,3 +47,22 @@ def test_every_guard_is_taken_out():
 def test_guard_by_guard(name):
     outcome = check(FailOverModel(2, 1, guards=FAIL_OVER_FAULTS[name]))
     assert (outcome.fault, len(outcome.trace)) == TRACES[name]
+
+
+STREAMS_TRACES = {
+    "a rank leaves an own call that all have called": ("wrong sum", 16),
+    "a rank waits in an own call for one that will not call it": ("dead end", 10),
+}
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("own", [{1}, {0, 2}])
+def test_ranks_that_have_streams_to_each_other(size, lanes, own):
+    outcome = check(StreamsFailOverModel(size, lanes, own=frozenset(own)))
+    assert (outcome.fault, outcome.trace) == (None, ())
+
+
+@pytest.mark.parametrize("name", STREAMS_TRACES)
+def test_own_calls_guard_by_guard(name):
+    outcome = check(StreamsFailOverModel(2, 1, guards=STREAMS_FAULTS[name]))
+    assert (outcome.fault, len(outcome.trace)) == STREAMS_TRACES[name]

@@ -33,7 +33,8 @@ class Proxy:
     """
 
     def __init__(self, url: str, inside: str, outside: str = "") -> None:
-        (self._target,) = AggregatorUrl.parse(url).addresses
+        target = AggregatorUrl.parse(url)
+        self._target = target.host, target.port
         self._own = (outside, 0)
         self._selector = selectors.DefaultSelector()
         self._streams: dict[Address, socket.socket] = {}
@@ -43,7 +44,7 @@ class Proxy:
         self._tcp = socket.create_server(own)
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._udp.bind(own)
-        self.url = "udp://{}:{}".format(*own)
+        self.url = "{}://{}:{}".format(target.scheme, *own)
         self._selector.register(self._tcp, selectors.EVENT_READ, self._accept)
         self._selector.register(self._udp, selectors.EVENT_READ, self._receive)
         self._stopping = threading.Event()
@@ -76,6 +77,13 @@ class Proxy:
 
     def opened(self, stream: socket.socket) -> None:
         """Learn of a new stream."""
+
+    def connected(self, inside: socket.socket, outside: socket.socket) -> None:
+        """Learn of a new connection: its ends at the worker and at the aggregator."""
+
+    def passing(self, data: bytes, source: socket.socket) -> bytes:
+        """Return what is to be passed on of data that have come at an end of a connection."""
+        return data
 
     def goes_on(self) -> bool:
         """Return whether to go on, after all that has come has been passed on."""
@@ -114,6 +122,7 @@ class Proxy:
         inside, _ = self._tcp.accept()
         outside = socket.create_connection(self._target, 5.0, self._own)
         self._ends += [inside, outside]
+        self.connected(inside, outside)
         for one, other in ((inside, outside), (outside, inside)):
             self._selector.register(
                 one, selectors.EVENT_READ, lambda a=one, b=other: self._pass(a, b)
@@ -122,7 +131,7 @@ class Proxy:
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         data = source.recv(_LONGEST)
         if data:
-            target.sendall(data)
+            target.sendall(self.passing(data, source))
             return
         self._selector.unregister(source)
         with contextlib.suppress(OSError):
