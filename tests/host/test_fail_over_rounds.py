@@ -14,7 +14,9 @@ import torch.distributed as dist
 import afflux
 from afflux.group.forming.replacement import Replacement
 from afflux.group.store.bounded import BoundedStore
+from tests.support.host.aggregators import streams_aggregator
 from tests.support.host.mortal import Mortal
+from tests.support.host.mortal_streams import MortalStreams
 from tests.support.host.ranks import run_ranks, values
 from tests.support.host.serving import software_engine
 
@@ -24,6 +26,10 @@ CHANGE = "/fail-over/1/"
 
 TO_STREAMS = {"ways": 1, "state": 1, "port": 2, "streams": 3}
 TO_A_SPARE = {"ways": 1, "state": 1, "way": 2, "job": 3, "joined": 4}
+TO_A_SPARE_OF_STREAMS = {**TO_STREAMS, "aggregator": 4}
+
+LARGE = 420_003
+"""For one of streams: 33 pieces, too much for one hop at any link."""
 
 
 def recorded(patch):
@@ -150,3 +156,20 @@ def test_four_rounds_to_a_spare_aggregator():
     ):
         logs = run({"aggregator": mortal.url, "spare": spare}, 2_500)
     assert rounds(logs) == TO_A_SPARE
+
+
+def test_three_rounds_from_an_aggregator_of_streams():
+    with streams_aggregator() as url, MortalStreams(url, 0, 10) as mortal:
+        logs = run({"aggregator": mortal.url}, LARGE)
+    assert rounds(logs) == TO_STREAMS
+    assert [writes(log) for log in logs] == [4, 3, 3]
+
+
+def test_four_rounds_to_a_spare_aggregator_of_streams():
+    with (
+        streams_aggregator() as url,
+        streams_aggregator() as spare,
+        MortalStreams(url, 0, 10) as mortal,
+    ):
+        logs = run({"aggregator": mortal.url, "spare": spare}, LARGE)
+    assert rounds(logs) == TO_A_SPARE_OF_STREAMS

@@ -1,8 +1,11 @@
 """An aggregator of streams dies in the midst of a step: that and the next have the same bits."""
 
 import functools
+import gc
+import os
 import signal
 import time
+import weakref
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ import afflux
 from afflux.group.forming.replacement import Replacement
 from afflux.group.reducers.continued_streams_reducer import ContinuedStreamsReducer
 from afflux.group.store.exchange import StepFailed
+from afflux.group_statistics import group_of
 from afflux_drivers import _native
 from tests.support.host import serving
 from tests.support.host.aggregators import streams_aggregator
@@ -192,7 +196,7 @@ def over_gloo(rank, size, dtype, reduction, count):
         return steps(rank, size, dtype, reduction, 0.0, count)
 
 
-def no_streams(_self, _reason, _limit_s):
+def no_streams(_self, _secret, _reason, _limit_s):
     raise StepFailed("rank 1: a firewall")
 
 
@@ -295,6 +299,45 @@ def test_in_the_last_step_the_first_that_has_left_leaves_its_results(planted):
         assert all("the rest is lost" in outcomes[rank].message for rank in (0, 2))
     else:
         assert values(outcomes) == [alone()[0][0]] * SIZE
+
+
+def one_dies(rank, _size):
+    """Sum until the aggregator dies; rank 1 dies when the ranks have shown their states."""
+    with pytest.MonkeyPatch.context() as patch:
+        if rank == 1:
+            patch.setattr(Replacement, "__call__", lambda *_: os._exit(1))
+        return caught(lambda: dist.all_reduce(contribution(rank, 0)))
+
+
+def test_a_rank_that_dies_as_well_is_named_long_before_the_timeout():
+    with streams_aggregator() as url, MortalStreams(url, 0, 5) as mortal:
+        environment = {**ENVIRONMENT, "AFFLUX_AGGREGATOR": mortal.url}
+        outcomes = run_ranks(
+            one_dies, SIZE, environment=environment, timeout_s=300.0, tcp_store=True
+        )
+    for outcome in outcomes[::2]:
+        text, kind, _ = outcome.value
+        assert "rank(s) 1 ended" in text
+        assert kind in ("RanksEnded", "GroupFailed")
+
+
+def freed(rank, size):
+    """Go on, destroy the group, and return whether nothing holds it then, nor its connections."""
+    _, _, fail_overs = steps(rank, size)
+    group = weakref.ref(group_of(None))
+    dist.destroy_process_group()
+    deadline = time.monotonic() + 10
+    while group() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    return fail_overs == 1 and group() is None
+
+
+def test_a_group_that_has_gone_on_is_freed():
+    with streams_aggregator() as url, MortalStreams(url, 0, PIECES // 2) as mortal:
+        environment = {**ENVIRONMENT, "AFFLUX_AGGREGATOR": mortal.url}
+        outcomes = run_ranks(freed, SIZE, environment=environment, tcp_store=True)
+    assert values(outcomes) == [True] * SIZE
 
 
 def failing(rank, _size):
