@@ -178,10 +178,15 @@ class StreamsServer:
                 return Verdict.OCCUPIED
             if taken is not None:
                 return Verdict.ACCEPTED
+        if not self._has_room(host):
+            # Those whose group has not formed may have gone since the last look.
+            self._drop_late()
+        return Verdict.ACCEPTED if self._has_room(host) else Verdict.NO_ROOM
+
+    def _has_room(self, host: str) -> bool:
         has = sum(each.hosts[host] for each in self._meetings.values())
         free = _CONNECTIONS - sum(each.hosts.total() for each in self._meetings.values())
-        room = may_take(has, free, self._access.peer_share)
-        return Verdict.ACCEPTED if room else Verdict.NO_ROOM
+        return may_take(has, free, self._access.peer_share)
 
     def _begin(self, key: tuple[bytes, int, int], meeting: _Meeting) -> None:
         """Sum for a group from now on."""
