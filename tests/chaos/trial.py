@@ -274,6 +274,10 @@ class _Played:
             self.found["notice_s"].append(round(seen, 3))
         self.place.end_aggregator()
         self.place.aggregator()
+        for each in dead:
+            # The group may have failed before the call in which it was to be killed.
+            each.process.kill()
+            each.process.join()
         if dead:
             self._shrink(dead)
             return WENT_ON

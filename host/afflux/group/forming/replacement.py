@@ -56,7 +56,7 @@ _GIVE_UP_S = 1.0
 
 
 class Keys(NamedTuple):
-    """What ranks prove that they know, for streams; in hexadecimal.
+    """Secrets of those that connect streams, in hexadecimal.
 
     Attributes:
         ranks: To each other; of one way alone.
