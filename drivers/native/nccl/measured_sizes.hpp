@@ -6,10 +6,12 @@ namespace afflux::nccl {
 
 inline constexpr char kMeasuredSizes[] = R"(
 # engine  Gbit/s  nodes  bytes
-soft      1       2      32768:262144
-soft      1       4      0:8,32768:
-shards    1       2      32768:1048576
-shards    1       4      1048576:1048576
+soft      1       2      none
+soft      1       4      262144:1048576,26214400:
+soft      1       8      none
+shards    1       2      none
+shards    1       4      none
+shards    1       8      none
 )";
 
 }  // namespace afflux::nccl
