@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -22,13 +21,12 @@ from afflux.group.store.bounded import BoundedStore
 from afflux.group.store.epoch import Epoch
 from afflux.group.store.exchange import StepFailed
 from afflux.group_statistics import group_of
-from afflux_sim.golden.reductions import reduce_numbers
 from tests.support.host import serving
+from tests.support.host.mixed_sums import bits, contribution, expected
 from tests.support.host.mortal import Mortal, Starving
 from tests.support.host.ranks import caught, run_ranks, values
 
 SIZE = 3
-COUNT = 2_500
 RESULTS = 49
 """Of the tensor at each rank: 20 for its rows, the rest for blocks that cannot be summed there."""
 
@@ -42,34 +40,6 @@ ENVIRONMENT = {"AFFLUX_SLOTS": "2", "AFFLUX_LANES": "2", "AFFLUX_PEER_TIMEOUT": 
 def aggregator() -> Iterator[str]:
     with serving.software_engine() as (url, _):
         yield url
-
-
-def contribution(rank, number, dtype=torch.float32):
-    """Return elements of very different sizes, some of which cancel each other; and zeros."""
-    generator = torch.Generator().manual_seed(1000 * number + rank)
-    if dtype is torch.int32:
-        return torch.randint(-(2**31), 2**31, (COUNT,), generator=generator, dtype=torch.int32)
-    exponents = 30 * torch.rand(COUNT, generator=generator)
-    tensor = torch.randn(COUNT, generator=generator) * exponents.exp2()
-    tensor[700:1000] = 0
-    return tensor.to(dtype)
-
-
-def bits(tensor):
-    size = tensor.element_size()
-    return tensor.view(torch.int32 if size == 4 else torch.int16).tolist()
-
-
-def expected(number, dtype="float32", reduction="sum", size=SIZE):
-    """Return the bits of the one right result."""
-    columns = [bits(contribution(rank, number, getattr(torch, dtype))) for rank in range(size)]
-    if dtype == "int32":
-        totals = np.array(columns).sum(axis=0)
-        return ((totals + 2**31) % 2**32 - 2**31).tolist()
-    width = 32 if dtype == "float32" else 16
-    unsigned = [[x % (1 << width) for x in column] for column in columns]
-    found = reduce_numbers(unsigned, dtype, reduction)
-    return [x - (1 << width) if x >> (width - 1) else x for x in found]
 
 
 def three_steps(rank, _size, dtype="float32", reduction="sum", idle_s=0.0):

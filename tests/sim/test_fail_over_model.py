@@ -4,6 +4,7 @@ import pytest
 
 from tests.models.fail_over_model import FAIL_OVER_FAULTS, FailOverGuards, FailOverModel
 from tests.models.fail_over_streams_model import STREAMS_FAULTS, StreamsFailOverModel
+from tests.models.host_memory_model import HOST_FAULTS, HostModel
 from tests.models.model_checker import check
 
 TRACES = {
@@ -66,3 +67,24 @@ def test_ranks_that_have_streams_to_each_other(size, lanes, own):
 def test_own_calls_guard_by_guard(name):
     outcome = check(StreamsFailOverModel(2, 1, guards=STREAMS_FAULTS[name]))
     assert (outcome.fault, len(outcome.trace)) == STREAMS_TRACES[name]
+
+
+HOST_TRACES = {
+    "the other does not wait for the leader": ("wrong sum", 20),
+    "a piece that has not begun has the marks of another": ("wrong sum", 6),
+    "the leader writes while it waits": ("wrong sum", 15),
+    "a call all of whose pieces are whole goes on": ("wrong sum", 21),
+}
+
+
+@pytest.mark.parametrize(("pieces", "results"), [(1, 1), (2, 2), (3, 2), (4, 2)])
+def test_ranks_of_a_host(pieces, results):
+    outcome = check(HostModel(pieces, results, calls=3))
+    assert (outcome.fault, outcome.trace) == (None, ())
+
+
+@pytest.mark.parametrize("name", HOST_TRACES)
+def test_hosts_guard_by_guard(name):
+    assert HOST_FAULTS.keys() == HOST_TRACES.keys()
+    outcome = check(HostModel(3, 2, guards=HOST_FAULTS[name]))
+    assert (outcome.fault, len(outcome.trace)) == HOST_TRACES[name]

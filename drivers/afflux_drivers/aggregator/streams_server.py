@@ -186,7 +186,7 @@ class StreamsServer:
     def _has_room(self, host: str) -> bool:
         has = sum(each.hosts[host] for each in self._meetings.values())
         free = _CONNECTIONS - sum(each.hosts.total() for each in self._meetings.values())
-        return may_take(has, free, self._access.peer_share)
+        return may_take(has, free, self._access.peer_share) > 0
 
     def _begin(self, key: tuple[bytes, int, int], meeting: _Meeting) -> None:
         """Sum for a group from now on."""

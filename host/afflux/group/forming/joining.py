@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from afflux.group.forming.host_memory import Units
-from afflux.group.reducers.continued_job_reducer import ContinuedJobReducer
+from afflux.group.reducers.continued_job_reducer import ContinuedHostReducer, ContinuedJobReducer
 from afflux.group.reducers.continued_reducer import Replace
+from afflux.group.reducers.host_journal import HostJournal
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
 from afflux.group.reducers.topology import Topology
@@ -67,8 +68,10 @@ def join_jobs(
     worker: Worker | None = None
     leads = rank == units.own[0]
     rounds = units.by_host and settings.rounding == "host"
-    # The ranks of a host that send one stream do not know which results the others have.
-    journal = Journal() if going_on is not None and not units.by_host else None
+    if rounds:
+        # The host's rounded sum takes the place of the leader's contribution.
+        going_on = None
+    journal = Journal() if going_on is not None and leads else None
 
     def join() -> None:
         nonlocal worker
@@ -99,16 +102,19 @@ def join_jobs(
         "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
         tickets[0].slots, where,
     )  # fmt: skip
+    of_jobs = tickets, settings.aggregator, holding, topology
     if units.by_host:
-        ours = HostWorker(
-            rank, units.own, units.shared, worker, tickets[0].size if rounds else None
+        of_host = rank, units.own, units.shared, worker, tickets[0].size if rounds else None
+        if going_on is None:
+            return HostJobReducer(HostWorker(*of_host), *of_jobs)
+        ours = HostJournal(journal)
+        return ContinuedHostReducer(
+            HostWorker(*of_host, ours), *of_jobs, ours, rank, units.own[0], *going_on
         )
-        return HostJobReducer(ours, tickets, settings.aggregator, holding, topology)
     assert worker is not None
-    of_jobs = worker, tickets, settings.aggregator, holding, topology
     if journal is None or going_on is None:
-        return NativeJobReducer(*of_jobs)
-    return ContinuedJobReducer(*of_jobs, journal, rank, *going_on)
+        return NativeJobReducer(worker, *of_jobs)
+    return ContinuedJobReducer(worker, *of_jobs, journal, rank, *going_on)
 
 
 def _loss(settings: Settings, rank: int) -> LossSwitch | None:

@@ -344,7 +344,8 @@ def _going_on(forming: Forming, hosts: list[list[int]]) -> GoingOn | None:
             )
         else:
             addresses = [list(each) for each in url.addresses]
-            plan = JobPlan(Topology("aggregator", reason), hosts, addresses, "", ends)
+            topology = choose(url, hosts, "")._replace(reason=reason)
+            plan = JobPlan(topology, hosts, addresses, "", ends)
         then = patient(exchange, other)._replace(lease=lease, change=forming.change + 1)
         try:
             return plan.make(then)

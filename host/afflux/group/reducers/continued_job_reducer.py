@@ -1,6 +1,10 @@
 """Sums by aggregators of packets that go on when these end.
 
-Tested: `tests/host/test_fail_over.py`.
+Where a host has several ranks, its leader alone hears of results. Behind the fence it leaves what
+has come in the memory that they share, and only then writes its state, which the others await: so
+the ranks of a host have the same results when all write down which these are.
+
+Tested: `tests/host/test_fail_over.py`, `tests/host/test_fail_over_by_host.py`.
 """
 
 import time
@@ -14,7 +18,10 @@ from numpy.typing import NDArray
 
 from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.reducers.continued_reducer import ContinuedReducer, Replace
-from afflux.group.reducers.job_reducer import Holding, NativeJobReducer
+from afflux.group.reducers.host_journal import HostJournal
+from afflux.group.reducers.host_worker import HostWorker
+from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
+from afflux.group.reducers.recovery import Results
 from afflux.group.reducers.reducer import Begun, Interruption
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
@@ -26,65 +33,26 @@ from afflux_drivers.errors import AggregatorUnreachable
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["ContinuedJobReducer"]
+__all__ = ["ContinuedHostReducer", "ContinuedJobReducer"]
 
 _TORCH_DTYPES = {each: dtype for dtype, each in ENGINE_DTYPES.items()}
 
 
-class ContinuedJobReducer(ContinuedReducer, NativeJobReducer):
-    """A `NativeJobReducer` that goes on over another reducer when its aggregators end.
-
-    Args:
-        worker, tickets, url, holding, topology: As for `JobReducer`.
-        journal: The worker's.
-        rank: Own rank.
-        epoch: The change to the other reducer.
-        replace: Makes that.
-        timeout_s: The group's timeout, for what no call waits for.
-    """
+class _ContinuedJobs(ContinuedReducer, JobReducer[Any]):
+    """What both have: the calls, and who carries them out."""
 
     def __init__(
         self,
-        worker: Worker,
-        tickets: Sequence[JobTicket],
-        url: AggregatorUrl,
-        holding: Holding,
-        topology: Topology,
-        journal: Journal,
+        results: Results,
         rank: int,
+        size: int,
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
     ) -> None:
-        NativeJobReducer.__init__(self, worker, tickets, url, holding, topology)
-        size = tickets[0].size
-        ContinuedReducer.__init__(self, journal, rank, size, epoch, replace, timeout_s)
+        ContinuedReducer.__init__(self, results, rank, size, epoch, replace, timeout_s)
         # The call that is running, or was last.
         self._about = Description(0, Reduction.SUM, wire.Dtype.INT32, (0,))
-
-    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
-        """See `NativeCalls`. C++ cannot begin what comes after a change, and hands it over."""
-        deadline = begun.began_s + timeout_s
-        about = begun.call.about
-        if self._works():
-            self._busy = True
-            self._about = about
-            try:
-                super().finish(begun, timeout_s, interrupted)
-                return
-            except AggregatorUnreachable as death:
-                if self._go_over(death, deadline, interrupted):
-                    return
-            finally:
-                self._busy = False
-        of_call = about.dtype, about.reduction, about.shape
-        if not begun.outputs:
-            self._do_by_other(np.empty(0, np.int32), *of_call, deadline, interrupted)
-            return
-        (tensor,) = begun.outputs
-        elements = elements_of(tensor)
-        self._do_by_other(elements, *of_call, deadline, interrupted)
-        write_back(tensor, elements)
 
     def _all_reduce(
         self,
@@ -120,10 +88,6 @@ class ContinuedJobReducer(ContinuedReducer, NativeJobReducer):
             return watching()
 
         return declared
-
-    def _fence(self) -> None:
-        """Take no result of the aggregators any more."""
-        self._worker.close()
 
     def _call_text(self) -> str:
         return self._about.rest
@@ -163,3 +127,115 @@ class ContinuedJobReducer(ContinuedReducer, NativeJobReducer):
         """Let go of both reducers."""
         self._leave_other()
         super().leave()
+
+
+class ContinuedJobReducer(_ContinuedJobs, NativeJobReducer):
+    """A `NativeJobReducer` that goes on over another reducer when its aggregators end.
+
+    Args:
+        worker, tickets, url, holding, topology: As for `JobReducer`.
+        journal: The worker's.
+        rank: Own rank.
+        epoch: The change to the other reducer.
+        replace: Makes that.
+        timeout_s: The group's timeout, for what no call waits for.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+        journal: Journal,
+        rank: int,
+        epoch: Epoch,
+        replace: Replace,
+        timeout_s: float,
+    ) -> None:
+        NativeJobReducer.__init__(self, worker, tickets, url, holding, topology)
+        size = tickets[0].size
+        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s)
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """See `NativeCalls`. C++ cannot begin what comes after a change, and hands it over."""
+        deadline = begun.began_s + timeout_s
+        about = begun.call.about
+        if self._works():
+            self._busy = True
+            self._about = about
+            try:
+                super().finish(begun, timeout_s, interrupted)
+                return
+            except AggregatorUnreachable as death:
+                if self._go_over(death, deadline, interrupted):
+                    return
+            finally:
+                self._busy = False
+        of_call = about.dtype, about.reduction, about.shape
+        if not begun.outputs:
+            self._do_by_other(np.empty(0, np.int32), *of_call, deadline, interrupted)
+            return
+        (tensor,) = begun.outputs
+        elements = elements_of(tensor)
+        self._do_by_other(elements, *of_call, deadline, interrupted)
+        write_back(tensor, elements)
+
+    def _fence(self) -> None:
+        """Take no result of the aggregators any more."""
+        self._worker.close()
+
+
+class ContinuedHostReducer(_ContinuedJobs, HostJobReducer):
+    """A `HostJobReducer` that goes on over another reducer when its aggregators end.
+
+    Args:
+        worker, tickets, url, holding, topology: As for `JobReducer`.
+        journal: The worker's.
+        rank: Own rank.
+        leader: The rank of this host that has its worker.
+        epoch, replace, timeout_s: As for `ContinuedJobReducer`.
+    """
+
+    def __init__(
+        self,
+        worker: HostWorker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+        journal: HostJournal,
+        rank: int,
+        leader: int,
+        epoch: Epoch,
+        replace: Replace,
+        timeout_s: float,
+    ) -> None:
+        HostJobReducer.__init__(self, worker, tickets, url, holding, topology)
+        size = tickets[0].size
+        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s)
+        self._pieces = journal
+        self._leader = leader
+
+    def _fence(self) -> None:
+        if self._rank == self._leader:
+            self._worker.fence()
+
+    def _settle(self, deadline: float, interrupted: Interruption) -> None:
+        if self._rank != self._leader:
+            found = self._await_states([self._leader], deadline, interrupted)[self._leader]
+            self._worker.take_out(*(found[each] for each in ("over", "running", "begun", "done")))
+
+    def _state(self, left: bool = False) -> dict[str, Any]:
+        pieces = self._pieces
+        return {**super()._state(left), "begun": pieces.begun, "done": pieces.done}
+
+    def _keeps(self) -> bool:
+        return self._rank == self._leader
+
+    def give_up(self, reason: str) -> None:
+        """Wake the others where they wait for one another."""
+        if self._other is None:
+            self._worker.fail(reason)
+        super().give_up(reason)

@@ -16,7 +16,7 @@ Tested: `tests/host/test_fail_over.py`.
 import base64
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +63,7 @@ class Replace(Protocol):
 class ContinuedReducer:
     """A reducer that goes on over another one when its aggregators end: what all such have.
 
-    They differ in `_fence`, `_call_text`, `_kind` and `_retire`.
+    They differ in `_fence`, `_settle`, `_call_text`, `_kind`, `_keeps` and `_retire`.
 
     Args:
         results: The aggregators' results at this rank.
@@ -100,6 +100,13 @@ class ContinuedReducer:
     def _fence(self) -> None:
         """Take no result of the aggregators any more."""
         raise NotImplementedError
+
+    def _settle(self, deadline: float, interrupted: Interruption) -> None:
+        """Take what others of the host have left for this rank, which may end its call."""
+
+    def _keeps(self) -> bool:
+        """Return whether this rank has kept what others may lack of the call that was over last."""
+        return True
 
     def _call_text(self) -> str:
         """Return the call that is running, as the ranks compare it."""
@@ -155,7 +162,8 @@ class ContinuedReducer:
             further.bequeath()
         elif self._other is None and not self._ended and self._journal.over:
             try:
-                self._epoch.bequeath(self._state(left=True), self._kept)
+                kept = self._kept if self._keeps() else None
+                self._epoch.bequeath(self._state(left=True), kept)
             except RuntimeError:
                 _log.debug("the last results were not left to the others", exc_info=True)
 
@@ -194,13 +202,16 @@ class ContinuedReducer:
         except RuntimeError as silence:
             raise AggregatorUnreachable(f"{death}; nor is there a way on: {silence}") from death
         try:
+            ended = self._journal.over
             self._fence()
             self._replace.offer(max(0.5, deadline - time.monotonic()))
+            self._settle(deadline, interrupted)
+            settled = self._journal.over > ended
             plan = plan_of(self._states(deadline, interrupted))
             if self._rank == plan.giver:
                 self._epoch.give(self._kept())
             if plan.ends:
-                over = self._take(plan, deadline, interrupted)
+                over = self._take(plan, deadline, interrupted) or settled
                 self._ended = f"{text}; and ranks have left the group, so nothing takes its place"
                 return over
             left_s = max(0.5, deadline - time.monotonic())
@@ -210,7 +221,7 @@ class ContinuedReducer:
                 made.attended(interrupted, self._group.gone, self._group.news)
             self._other, self._ended = made, ""
             # Only now: others wait for what this rank says of the way, and for nothing of this.
-            over = self._take(plan, deadline, interrupted)
+            over = self._take(plan, deadline, interrupted) or settled
             if plan.together:
                 self._complete(deadline, interrupted)
                 over = True
@@ -249,17 +260,22 @@ class ContinuedReducer:
 
     def _states(self, deadline: float, interrupted: Interruption) -> dict[int, State]:
         """Return the states of all ranks, once all have fenced themselves off."""
-        size = self._size
         self._epoch.write_state(self._state())
-        found: dict[int, State] = {}
+        found = self._await_states(range(self._size), deadline, interrupted)
+        return {rank: State.of(found[rank]) for rank in sorted(found)}
+
+    def _await_states(
+        self, ranks: Collection[int], deadline: float, interrupted: Interruption
+    ) -> dict[int, dict[str, Any]]:
+        """Return what these ranks have written, once all have."""
+        found: dict[int, dict[str, Any]] = {}
 
         def come() -> bool:
             gone = set(self._group.gone())
-            missing = set(range(size)) - found.keys()
+            missing = set(ranks) - found.keys()
             # A rank that has left has written its own before, perhaps a moment ago.
             at_once = not gone.isdisjoint(missing)
-            for rank, fields in self._epoch.states(missing, at_once).items():
-                found[rank] = State.of(fields)
+            found.update(self._epoch.states(missing, at_once))
             missing -= found.keys()
             self._group.lose(gone & missing)
             return not missing
@@ -269,13 +285,13 @@ class ContinuedReducer:
         except RanksMissing as error:
             if isinstance(error, RanksEnded):
                 raise
-            late = tuple(rank for rank in range(size) if rank not in found)
+            late = tuple(rank for rank in ranks if rank not in found)
             raise RanksMissing(
                 f"{timed_out(self._group.timeout_s)}: rank {self._rank} still waits for rank(s) "
                 f"{', '.join(map(str, late))} to go on without the aggregator",
                 late,
             ) from None
-        return dict(sorted(found.items()))
+        return found
 
     def _take(self, plan: Plan, deadline: float, interrupted: Interruption) -> bool:
         """Take what this rank lacks of a call that is over elsewhere; return whether it did."""

@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux.group.reducers.host_journal import HostJournal
 from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.collectives.call import GroupCall
-from afflux_drivers.errors import AffluxError, Interrupted
+from afflux_drivers.errors import AffluxError, AggregatorUnreachable, Interrupted
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.statistics import WorkerStatistics
@@ -106,6 +107,14 @@ class _Buffers:
         start = n % 2 * _half_bytes() + PIECE_BYTES
         return self._slices[index][start : start + _blocks(like)]
 
+    def take_out(self, n: int, part: NDArray[Any]) -> None:
+        """Write the leader's piece n to where a rank's own is."""
+        half = self.half(0, n, part)[: len(part)]
+        if part.nbytes <= _SMALL_BYTES:
+            np.copyto(part, half)
+        else:
+            _native.copy_marked(half, self.marks(0, n, part), part)
+
 
 class HostWorker:
     """A rank's part in the worker of its host: does what a `Worker` does, for all of them.
@@ -117,6 +126,8 @@ class HostWorker:
         worker: The host's, at the leader.
         rounds_for: Ranks of the group, if each host reduces its ranks' elements and rounds, and its
             worker sends only what that gives; None if the sums are to be exact.
+        journal: Learns what comes of the calls, for ranks that go on when the aggregators end; None
+            if these do not. The sums are exact then.
     """
 
     def __init__(
@@ -126,8 +137,11 @@ class HostWorker:
         shared: SharedWorker | None,
         worker: Worker | None,
         rounds_for: int | None = None,
+        journal: HostJournal | None = None,
     ) -> None:
         self.rank = rank
+        self._goes_on = journal is not None
+        self._journal = journal or HostJournal(None)
         self._rounds_for = rounds_for
         self._leads = rank == ranks[0]
         self._shared = shared
@@ -156,21 +170,70 @@ class HostWorker:
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the group; see `Worker.all_reduce`."""
         result = elements if in_place else elements.copy()
-        of_host = self._shared, self._worker, self._buffers, self._rounds_for
+        of_host = self._shared, self._worker, self._buffers, self._rounds_for, self._journal
         operation = _Operation(*of_host, dtype, reduction, shape, timeout_s, interrupted)
-        cuts = pieces(len(result), result.itemsize)
-        carry_out = operation.lead if self._leads else operation.follow
+        parts = [result[a:b] for a, b in pieces(len(result), result.itemsize)]
+        self._journal.begin(result, parts)
         try:
-            carry_out([result[a:b] for a, b in cuts])
+            (operation.lead if self._leads else operation.follow)(parts)
         except BaseException as error:
-            self.fail(str(error) or type(error).__name__)
+            if not self._goes_on or not isinstance(error, AggregatorUnreachable):
+                self.fail(str(error) or type(error).__name__)
             if isinstance(error, AffluxError):
                 # Not that of a piece.
                 about = Description(self._operations_over, reduction, dtype, shape)
                 error.operation = about.text
             raise
-        self._operations_over += 1
+        self._end()
         return result
+
+    def fence(self) -> None:
+        """Take nothing more of the aggregators, and leave to the host's others what has come.
+
+        After a call that they have ended. For the leader.
+        """
+        journal, worker = self._journal, self._worker
+        assert worker is not None
+        worker.close()
+        if journal.running and journal.done == len(journal.parts):
+            self._end()
+        # The others may still take out what is there before a piece begins.
+        elif journal.begun and self._shared is not None:
+            n, part = journal.done, journal.parts[journal.done]
+            marks = self._buffers.marks(0, n, part)
+            marks[:] = journal.here
+            _native.copy_marked(part, marks, self._buffers.half(0, n, part)[: len(part)])
+
+    def take_out(self, over: int, running: bool, begun: bool, done: int) -> None:
+        """Take what the leader has left, of the call that is running here. For the others.
+
+        Args:
+            over: Calls that the leader has ended.
+            running: Whether the next one is running there.
+            begun: Whether it has summed something of the piece behind those that are done.
+            done: So many pieces are whole.
+        """
+        journal = self._journal
+        if not journal.running:
+            return
+        if over > journal.over:
+            done = len(journal.parts)
+        elif not running:
+            return
+        while journal.done < done:
+            self._buffers.take_out(journal.done, journal.parts[journal.done])
+            journal.take_piece()
+        if done == len(journal.parts):
+            self._end()
+        elif begun:
+            n, part = done, journal.parts[done]
+            marks = self._buffers.marks(0, n, part)
+            _native.copy_marked(self._buffers.half(0, n, part)[: len(part)], marks, part)
+            journal.take(marks)
+
+    def _end(self) -> None:
+        self._operations_over += 1
+        self._journal.end()
 
     def fail(self, reason: str) -> None:
         """Let the other ranks of the host know that operations will not end. Any thread."""
@@ -195,6 +258,7 @@ class _Operation:
         worker: Worker | None,
         buffers: _Buffers,
         rounds_for: int | None,
+        journal: HostJournal,
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
@@ -212,6 +276,7 @@ class _Operation:
         self._interrupted = interrupted
         self._started_s = time.monotonic()
         self._rounds_for = rounds_for
+        self._journal = journal
         self._averages = reduction is Reduction.AVG
         self._skips_zeros = reduction.opcode == wire.Opcode.SUM
 
@@ -227,12 +292,14 @@ class _Operation:
                 if self._skips_zeros:
                     exponents = [buffers.marks(index, n, part) for index in buffers.others]
             others = [buffers.half(index, n, part)[: len(part)] for index in buffers.others]
+            self._journal.begun = True
             self._sum(
                 part, self._rounded(part, HostPiece(others, exponents, mirror, len(parts) > 1))
             )
             if self._shared is not None and mirror is None:
                 np.copyto(buffers.half(0, n, part)[: len(part)], part)
             self._divide(part)
+            self._journal.take_piece()
             self._pass_phase()
 
     def follow(self, parts: Sequence[NDArray[Any]]) -> None:
@@ -243,16 +310,13 @@ class _Operation:
         self._put(parts, 1)
         for n, part in enumerate(parts):
             self._pass_phase(_GRACE_S)
-            # Before the next one goes in: that is awaited by all hosts.
-            half = self._buffers.half(0, n, part)[: len(part)]
-            if part.nbytes <= _SMALL_BYTES:
-                np.copyto(part, half)
-            else:
-                # Blocks that no rank has are zeros here already; but a host's sum may be zero.
-                if self._rounds_for is not None:
-                    part.fill(0)
-                _native.copy_marked(half, self._buffers.marks(0, n, part), part)
+            # Before the next one goes in: that is awaited by all hosts. Blocks that no rank has are
+            # zeros here already; but a host's sum may be zero.
+            if self._rounds_for is not None:
+                part.fill(0)
+            self._buffers.take_out(n, part)
             self._divide(part)
+            self._journal.take_piece()
             self._put(parts, n + 2)
 
     def _put(self, parts: Sequence[NDArray[Any]], n: int) -> None:

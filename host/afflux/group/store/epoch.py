@@ -3,7 +3,7 @@
     any rank     declares why                                              declared
     every rank   writes its state once it takes nothing more               state/<r>
     a rank that leaves the group before writes its state                   left/<r>
-    and the first of these, before that, the results that it has kept      bequest
+    and the first that has kept results, before that, these                bequest
     one rank     writes results that others lack, in pieces                results/<r>/<at>
     and then     that they are there                                       results
 
@@ -88,17 +88,17 @@ class Epoch:
         """Write this rank's state."""
         self._store.set(f"state/{self._rank}", json.dumps(state))
 
-    def bequeath(self, state: dict[str, Any], kept: Callable[[], dict[str, Any]]) -> None:
+    def bequeath(self, state: dict[str, Any], kept: Callable[[], dict[str, Any]] | None) -> None:
         """Write the state of a rank that leaves, which counts if it writes no other.
 
         Ranks leave after the same call, so the first one's results will do.
 
         Args:
             state: The rank's.
-            kept: Returns the results that it has kept.
+            kept: Returns the results that it has kept; None if it keeps none.
         """
         own = str(self._rank)
-        if self._store.compare_set("bequest", "", own).decode() == own:
+        if kept is not None and self._store.compare_set("bequest", "", own).decode() == own:
             self.give(kept())
         self._store.set(f"left/{self._rank}", json.dumps(state))
 
