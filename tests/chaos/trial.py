@@ -163,15 +163,20 @@ class _Played:
         self._form()
         for kill in self.trial.kills:
             dead = [self.everyone[place] for place in kill.victims]
-            found = self._part(CALLS + _SPARE, kill=kill, dead=dead)
-            # The victim may have been quick enough to take part in all of these.
-            unaware = [each for each, answer in found.items() if answer["error"] is None]
-            if unaware:
-                found |= self._part(_SPARE, asked=unaware)
+            found = self._until_noticed(kill, dead)
             self._all_named(found, dead)
             self._shrink(dead)
         self._compare_with_fresh()
         return WENT_ON
+
+    def _until_noticed(self, kill: Kill, dead: Sequence[Member]) -> Answers:
+        """Carry out calls in which ranks are killed, and as many more as it takes to miss them."""
+        found = self._part(CALLS + _SPARE, kill=kill, dead=dead)
+        # The victim may have been quick enough to take part in all of these.
+        unaware = [each for each, answer in found.items() if answer["error"] is None]
+        if unaware:
+            found |= self._part(_SPARE, asked=unaware)
+        return found
 
     def _leaves(self) -> str:
         self._form()
@@ -188,7 +193,7 @@ class _Played:
         self.place.end_keeper()
         (kill,) = self.trial.kills
         dead = [self.everyone[place] for place in kill.victims]
-        self._all_named(self._part(CALLS + _SPARE, kill=kill, dead=dead), dead)
+        self._all_named(self._until_noticed(kill, dead), dead)
         for each in dead:
             self.living.remove(each)
         # No store, no smaller group: that is said, within its bound.

@@ -207,9 +207,9 @@ bool Mesh::run(Clock::time_point deadline) {
         bool over = driver_->over();
         for (auto& each : threads_) over = each->over() && over;
         if (over) return true;
-        if (moved ? ++steps % kStepsBetweenLooks == 0 && Clock::now() >= deadline
-                  : !driver_->wait(deadline))
-            return false;
+        // What comes need not move anything.
+        const bool looks = moved ? ++steps % kStepsBetweenLooks == 0 : driver_->wait(deadline);
+        if ((!moved && !looks) || (looks && Clock::now() >= deadline)) return false;
         if (!threads_.empty()) wake_.clear();
     }
 }

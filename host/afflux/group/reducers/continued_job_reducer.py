@@ -22,7 +22,7 @@ from afflux.group.reducers.host_journal import HostJournal
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
 from afflux.group.reducers.recovery import Results
-from afflux.group.reducers.reducer import Begun, Interruption
+from afflux.group.reducers.reducer import Begun, Interruption, Reducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.store.epoch import Epoch
@@ -233,6 +233,10 @@ class ContinuedHostReducer(_ContinuedJobs, HostJobReducer):
 
     def _keeps(self) -> bool:
         return self._rank == self._leader
+
+    def _retire(self, other: Reducer[Any]) -> None:
+        # All ranks of the host have taken out what they lacked.
+        self._worker.close()
 
     def give_up(self, reason: str) -> None:
         """Wake the others where they wait for one another."""
