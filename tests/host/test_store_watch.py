@@ -1,15 +1,20 @@
 """The keys of the processes of groups that have been left, step by step."""
 
+import os
+import signal
 import threading
 import time
 import types
 from typing import Any
 
+import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
 
+from afflux.adapters import native
 from afflux.group.store import watch
 from afflux.group.store.bounded import Asker, BoundedStore
 from afflux.group.store.watch import StoreWatch, forget_left, note_left
+from tests.support.forking import context
 
 LIMIT_S = 20.0
 
@@ -53,6 +58,9 @@ class Listed:
         return sorted(name for name in set(self.names) if self.own.check([name]))
 
 
+LIST_KEYS: Any = Listed.list_keys
+
+
 def groups(rank: int) -> list[watch._Left]:
     return [watch._Left(f"afflux/{incarnation}", rank, 2) for incarnation in "abc"]
 
@@ -60,9 +68,9 @@ def groups(rank: int) -> list[watch._Left]:
 def test_the_keys_of_several_groups_are_listed_once():
     store = Listed()
     store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
-    assert watch._forget(store, groups(0), store.stopping) == []
+    assert watch._forget(store, groups(0), store.stopping, LIST_KEYS) == []
     assert store.lists == 0
-    assert watch._forget(store, groups(1), store.stopping) == []
+    assert watch._forget(store, groups(1), store.stopping, LIST_KEYS) == []
     assert store.lists == 1
     assert store.left() == ["afflux/d/x"]
 
@@ -77,12 +85,12 @@ def test_one_of_two_that_find_that_all_have_left_deletes():
 def test_who_stops_goes_on_with_the_next_group():
     store = Listed()
     store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
-    watch._forget(store, groups(0), store.stopping)
+    watch._forget(store, groups(0), store.stopping, LIST_KEYS)
     store.stop_after = 4
-    more = watch._forget(store, groups(1), store.stopping)
+    more = watch._forget(store, groups(1), store.stopping, LIST_KEYS)
     assert len(store.left()) > 1
     store.stopping.clear()
-    assert watch._forget(store, more, store.stopping) == []
+    assert watch._forget(store, more, store.stopping, LIST_KEYS) == []
     assert store.left() == ["afflux/d/x"]
 
 
@@ -90,13 +98,13 @@ def test_notices_do_not_wait_until_all_is_deleted():
     listing, go_on = threading.Event(), threading.Event()
     store = HashStore()
 
-    def list_keys():
+    def list_keys(_store):
         listing.set()
         go_on.wait(LIMIT_S)
         return []
 
     slow: Any = types.SimpleNamespace(
-        set=store.set, check=store.check, compare_set=store.compare_set, list_keys=list_keys
+        set=store.set, check=store.check, compare_set=store.compare_set
     )
     slow.clone = lambda: slow
     watch: Any = types.SimpleNamespace(
@@ -109,13 +117,56 @@ def test_notices_do_not_wait_until_all_is_deleted():
         asked=BoundedStore(slow, Asker()),
     )
     note_left(watch, "afflux/a", 0, 1)
-    forget_left(watch)
+    forget_left(watch, list_keys)
     assert listing.wait(LIMIT_S)
     try:
         watch.asked.set("notice", "1")
         assert store.check(["notice"])
     finally:
         go_on.set()
+
+
+def serve(port):
+    """Serve a store until the process is killed."""
+    store = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    port.send(store.port)
+    time.sleep(10 * LIMIT_S)
+
+
+def wake(pid):
+    """Let a process that is stopped go on after a while. Not from one whose threads all wait."""
+    time.sleep(0.6)
+    os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("own", "held_up"), [(False, False), (True, True)])
+def test_a_store_that_does_not_answer_holds_up_only_who_lists_it(own, held_up):
+    """Not this thread; torch's own way to list keys does."""
+    receiver, sender = context.Pipe(duplex=False)
+    server = context.Process(target=serve, args=(sender,))
+    server.start()
+    assert server.pid is not None
+    waker = context.Process(target=wake, args=(server.pid,))
+    try:
+        store = TCPStore("127.0.0.1", receiver.recv(), is_master=False)
+        store.set("a", "1")
+        list_keys = TCPStore.list_keys if own else native.load().list_keys
+        found: list[list[str]] = []
+        lists = threading.Thread(target=lambda: found.append(list_keys(store)))
+        os.kill(server.pid, signal.SIGSTOP)
+        waker.start()
+        last, longest = time.monotonic(), 0.0
+        lists.start()
+        while lists.is_alive():
+            time.sleep(0.01)
+            now = time.monotonic()
+            last, longest = now, max(longest, now - last)
+        assert found == [["a"]]
+        assert (longest > 0.3) == held_up
+    finally:
+        server.kill()
+        for each in (server, waker):
+            each.join()
 
 
 def test_ranks_that_wake_one_another_and_end_do_not_wait_for_one_another(monkeypatch):

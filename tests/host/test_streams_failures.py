@@ -110,7 +110,7 @@ def test_a_way_that_drops_large_packets_is_named_at_the_timeout():
             run_ranks(too_large, 2, hosts=made.hosts, environment=AUTO, timeout_s=8.0)
         )
     for message, kind, seconds in outcomes:
-        # The one that gives up first knows it; the other one may hear of that, or its connection end.
+        # The one that gives up first knows it; the other one hears of that, or its connection ends.
         assert kind in ("RanksMissing", "RanksEnded", "GroupFailed"), message
         assert seconds < 8.0 + AT_ONCE_S
     assert "RanksMissing" in [kind for _, kind, _ in outcomes]

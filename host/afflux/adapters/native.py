@@ -138,6 +138,7 @@ class _Parts:
             module.PendingWork, completions=self.completions, timed_out=OperationTimeout.of_wait
         )
         self.finished_work = module.FinishedWork
+        self.list_keys = module.list_keys
 
 
 def _split(core: Group, store: Store, ranks: list[int], timeout: timedelta, name: str) -> Any:

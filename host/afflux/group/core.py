@@ -22,7 +22,7 @@ from afflux.group.call.description import (
     sides,
 )
 from afflux.group.call.errors import GroupClosed, error_kind
-from afflux.group.call.parts import PYTHON_PARTS, Parts
+from afflux.group.call.parts import PYTHON_PARTS, ListKeys, Parts
 from afflux.group.call.plain import Planned
 from afflux.group.call.tensors import dtype_name
 from afflux.group.call.work import NO_TIMEOUT, limit_of
@@ -81,7 +81,7 @@ class Group(BackendMethods):
         self,
         membership: Membership,
         parts: Parts = PYTHON_PARTS,
-        form: Callable[[Membership, Settings], Formed] = form,
+        form: Callable[[Membership, Settings, ListKeys | None], Formed] = form,
     ) -> None:
         rank, size, name = membership.rank, membership.size, membership.name
         self.membership = membership
@@ -105,7 +105,7 @@ class Group(BackendMethods):
             kind = TypeError if isinstance(error, TypeError) else SettingsError
             raise kind(f"rank {rank}: {error}") from None
         try:
-            formed = form(membership, self.settings)
+            formed = form(membership, self.settings, parts.list_keys)
         except AffluxError as error:
             # Its text says all; each rank would show two stacks of places in Afflux besides.
             _log.debug("rank %d: the group could not be formed", rank, exc_info=True)

@@ -120,7 +120,7 @@ def fake_group(reducer: FakeReducer) -> Group:
     """Make a group of one rank over this reducer. The caller shuts it down."""
     store = HashStore()
 
-    def form(membership: Membership, settings: Settings) -> Formed:
+    def form(membership: Membership, settings: Settings, _list_keys: Any) -> Formed:
         keys = GroupStore(membership.store, "life", 0, 1)
         return Formed(reducer, object(), FakeFallback(), keys, Witness())
 

@@ -57,6 +57,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         }))
         .def("exception", [](const FinishedWork&) { return py::none(); });
 
+    // torch's own keeps Python's lock until the store has answered.
+    module.def(
+        "list_keys", [](const c10::intrusive_ptr<c10d::Store>& store) { return store->listKeys(); },
+        no_python);
+
     py::class_<PendingWork, c10d::Work, c10::intrusive_ptr<PendingWork>>(module, "PendingWork")
         .def(py::init([](std::string call, py::object may_block, py::object give_up,
                          std::vector<c10::Device> devices, py::object timed_out,

@@ -5,11 +5,17 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
+from torch._C._distributed_c10d import Store
 
 from afflux.group.call.work import NO_TIMEOUT, AffluxWork, FinishedWork
 from afflux_drivers._native import Turn
 
-__all__ = ["PYTHON_PARTS", "Parts", "PendingWork"]
+__all__ = ["PYTHON_PARTS", "ListKeys", "Parts", "PendingWork"]
+
+
+ListKeys = Callable[[Store], list[str]]
+"""Returns the names of all keys of a store. torch's own method keeps Python's lock until the store
+has answered (torch 2.13), so all threads of a process would wait for a store that does not."""
 
 
 class PendingWork(Protocol):
@@ -48,11 +54,16 @@ class Parts(Protocol):
     def finished_work(self, tensors: list[torch.Tensor]) -> Any:
         """Make the Work of an operation that is over."""
 
+    @property
+    def list_keys(self) -> ListKeys | None:
+        """Lists a store without Python's lock; None if there is no such way."""
+
 
 class _PythonParts:
     turn = staticmethod(Turn)
     pending_work = staticmethod(AffluxWork)
     finished_work = staticmethod(FinishedWork)
+    list_keys = None
 
 
 PYTHON_PARTS: Parts = _PythonParts()

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import PrefixStore
 
+from afflux.group.call.parts import ListKeys
 from afflux.group.forming.rendezvous import meet
 from afflux.group.liveness.witness import Witness
 from afflux.group.reducers.fallback import GlooFallback
@@ -34,12 +35,13 @@ class Formed(NamedTuple):
     witness: Witness
 
 
-def form(membership: Membership, settings: Settings) -> Formed:
+def form(membership: Membership, settings: Settings, list_keys: ListKeys | None = None) -> Formed:
     """Meet the other ranks of a new group, and make all that it consists of. Collective.
 
     Args:
         membership: Of this rank. Its store is used by no other thread meanwhile.
         settings: This rank's.
+        list_keys: Lists the store; None if the keys of earlier groups are to stay there.
 
     Raises:
         AffluxError: At every rank, for the same reason.
@@ -58,5 +60,5 @@ def form(membership: Membership, settings: Settings) -> Formed:
         reducer.leave()
         keys.release()
         raise
-    keys.tidy()
+    keys.tidy(list_keys)
     return Formed(reducer, gloo, fallback, keys, witness)

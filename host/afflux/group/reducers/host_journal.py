@@ -76,7 +76,7 @@ class HostJournal:
 
     def end(self) -> None:
         """Note that the call is over; its tensor may change from now on."""
-        # What a rank that has not ended it lacks is of the last piece.
+        # A rank that has not ended it lacks a part of the last piece.
         self._last = self._place(len(self.parts) - 1).start
         self.taken_before = self._last
         if self._worker is not None:

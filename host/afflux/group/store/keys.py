@@ -5,6 +5,7 @@ import time
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
+from afflux.group.call.parts import ListKeys
 from afflux.group.store.bounded import Asker, BoundedStore, innermost
 from afflux.group.store.watch import (
     StoreWatch,
@@ -82,8 +83,12 @@ class GroupStore:
         """Any thread may use it."""
         return self.watch.asked.under(self.prefix)
 
-    def tidy(self) -> None:
-        """Delete what is no longer needed, once the ranks are connected: all of them have met."""
+    def tidy(self, list_keys: ListKeys | None) -> None:
+        """Delete what is no longer needed, once the ranks are connected: all of them have met.
+
+        Args:
+            list_keys: Lists the store; None if the keys of earlier groups are to stay there.
+        """
         # The file of a FileStore only grows, and other stores cannot be listed.
         if not self.watch.wake_key:
             return
@@ -92,7 +97,7 @@ class GroupStore:
             with contextlib.suppress(RuntimeError):
                 for name in names:
                     store.delete_key(name)
-        forget_left(self.watch)
+        forget_left(self.watch, list_keys)
 
     def release(self, left: bool = False) -> None:
         """Let go of what the groups of this process share, after the group's last notice.

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import Store, TCPStore
 
+from afflux.group.call.parts import ListKeys
 from afflux.group.store.bounded import Asker, BoundedStore
 
 __all__ = [
@@ -275,30 +276,36 @@ def note_left(watch: StoreWatch, prefix: str, rank: int, size: int) -> None:
             _own.left.setdefault(watch.key, []).append(_Left(prefix, rank, size))
 
 
-def forget_left(watch: StoreWatch) -> None:
+def forget_left(watch: StoreWatch, list_keys: ListKeys | None) -> None:
     """Delete, in the background, the keys of groups that have been left, here and by all ranks.
 
     For whoever makes one group more: so a store holds the keys of groups that live, and of the
     latest that do not, however many there have been.
+
+    Args:
+        watch: Of the store.
+        list_keys: Lists the store; None if the keys are to stay there.
     """
     with _own.lock:
         left = _own.left.pop(watch.key, [])
-    if left:
+    if left and list_keys is not None:
         # Not on the connection for notices, which would wait for all of it.
         watch.tidying = watch.tidying or Asker()
-        watch.tidying.later(lambda: _forget_over(watch, left))
+        watch.tidying.later(lambda: _forget_over(watch, left, list_keys))
 
 
-def _forget_over(watch: StoreWatch, left: list[_Left]) -> None:
+def _forget_over(watch: StoreWatch, left: list[_Left], list_keys: ListKeys) -> None:
     # One for all times: a store's server may ask a name service about each connection, and wait.
     watch.tidied = watch.tidied or watch.connection.clone()
-    more = _forget(watch.tidied, left, watch.stopping)
+    more = _forget(watch.tidied, left, watch.stopping, list_keys)
     if more:
         with _own.lock:
             _own.left.setdefault(watch.key, []).extend(more)
 
 
-def _forget(store: Any, left: list[_Left], stopping: threading.Event) -> list[_Left]:
+def _forget(
+    store: Any, left: list[_Left], stopping: threading.Event, list_keys: ListKeys
+) -> list[_Left]:
     """Delete the keys of groups that all have left; return what is still to do when stopped."""
     ours: list[_Left] = []
     for at, group in enumerate(left):
@@ -307,12 +314,11 @@ def _forget(store: Any, left: list[_Left], stopping: threading.Event) -> list[_L
         if group.ours or _is_ours(store, group):
             ours.append(group._replace(ours=True))
     prefixes = tuple(f"{group.prefix}/" for group in ours)
-    for key in store.list_keys() if ours else []:
+    for key in list_keys(store) if ours else []:
         if stopping.is_set():
             return ours
-        name = key.decode() if isinstance(key, bytes) else key
-        if name.startswith(prefixes):
-            store.delete_key(name)
+        if key.startswith(prefixes):
+            store.delete_key(key)
     return []
 
 
