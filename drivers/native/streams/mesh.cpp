@@ -207,9 +207,10 @@ bool Mesh::run(Clock::time_point deadline) {
         bool over = driver_->over();
         for (auto& each : threads_) over = each->over() && over;
         if (over) return true;
-        // Not all input moves something.
-        const bool looks = moved ? ++steps % kStepsBetweenLooks == 0 : driver_->wait(deadline);
-        if ((!moved && !looks) || (looks && Clock::now() >= deadline)) return false;
+        if (!moved && !driver_->wait(deadline)) return false;
+        // The time counts whatever has come: not all input moves something.
+        const bool looks = !moved || ++steps % kStepsBetweenLooks == 0;
+        if (looks && Clock::now() >= deadline) return false;
         if (!threads_.empty()) wake_.clear();
     }
 }
