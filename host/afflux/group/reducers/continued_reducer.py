@@ -16,6 +16,7 @@ Tested: `tests/host/test_fail_over.py`.
 import base64
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
@@ -60,7 +61,7 @@ class Replace(Protocol):
         """Let the other ranks know that this one makes none."""
 
 
-class ContinuedReducer:
+class ContinuedReducer(ABC):
     """A reducer that goes on over another one when its aggregators end: what all such have.
 
     They differ in `_fence`, `_settle`, `_call_text`, `_kind`, `_keeps` and `_retire`.
@@ -97,26 +98,26 @@ class ContinuedReducer:
         self._ended = ""
         self._busy = False
 
+    @abstractmethod
     def _fence(self) -> None:
         """Take no result of the aggregators any more."""
-        raise NotImplementedError
 
-    def _settle(self, deadline: float, interrupted: Interruption) -> None:
+    def _settle(self, deadline: float, interrupted: Interruption) -> None:  # noqa: B027
         """Take what others of the host have left for this rank, which may end its call."""
 
     def _keeps(self) -> bool:
         """Return whether this rank has kept what others may lack of the call that was over last."""
         return True
 
+    @abstractmethod
     def _call_text(self) -> str:
         """Return the call that is running, as the ranks compare it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kind(self) -> tuple[torch.dtype, str]:
         """Return the type of its elements, and its reduction."""
-        raise NotImplementedError
 
-    def _retire(self, other: Reducer[Any]) -> None:
+    def _retire(self, other: Reducer[Any]) -> None:  # noqa: B027
         """Leave to the other reducer what this one has had, once all ranks have gone over."""
 
     def attended(
