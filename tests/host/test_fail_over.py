@@ -1,10 +1,8 @@
 """An aggregator dies in the midst of a step: the step, and the next ones, have the same bits."""
 
 import contextlib
-import gc
 import os
 import time
-import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -20,8 +18,8 @@ from afflux.group.reducers.continued_job_reducer import ContinuedJobReducer
 from afflux.group.store.bounded import BoundedStore
 from afflux.group.store.epoch import Epoch
 from afflux.group.store.exchange import StepFailed
-from afflux.group_statistics import group_of
 from tests.support.host import serving
+from tests.support.host.freeing import destroyed_and_freed
 from tests.support.host.mixed_sums import bits, contribution, expected
 from tests.support.host.mortal import Mortal, Starving
 from tests.support.host.ranks import caught, run_ranks, values
@@ -300,21 +298,15 @@ def test_a_rank_that_dies_as_well_is_named_long_before_the_timeout():
 
 def freed(rank, size):
     """Go on, destroy the group, and return whether nothing holds it then, nor its connections."""
-    found = three_steps(rank, size)
-    group = weakref.ref(group_of(None))
-    dist.destroy_process_group()
-    deadline = time.monotonic() + 10
-    while group() is not None and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.05)
-    return found, group() is None
+    three_steps(rank, size)
+    return destroyed_and_freed()
 
 
 def test_a_group_that_has_gone_on_is_freed():
     with aggregator() as url, Mortal(url, 0, RESULTS // 2) as mortal:
         environment = {**ENVIRONMENT, "AFFLUX_AGGREGATOR": mortal.url}
         outcomes = run_ranks(freed, SIZE, environment=environment, tcp_store=True)
-    assert [is_freed for _, is_freed in values(outcomes)] == [True] * SIZE
+    assert values(outcomes) == [True] * SIZE
 
 
 def test_results_larger_than_a_store_takes_at_once():

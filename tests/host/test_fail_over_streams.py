@@ -1,11 +1,9 @@
 """An aggregator of streams dies in the midst of a step: that and the next have the same bits."""
 
 import functools
-import gc
 import os
 import signal
 import time
-import weakref
 
 import pytest
 import torch
@@ -15,11 +13,11 @@ import afflux
 from afflux.group.forming.replacement import Replacement
 from afflux.group.reducers.continued_streams_reducer import ContinuedStreamsReducer
 from afflux.group.store.exchange import StepFailed
-from afflux.group_statistics import group_of
 from afflux_drivers import _native
 from tests.support.host import serving
 from tests.support.host.aggregators import streams_aggregator
 from tests.support.host.all_reduces import digest
+from tests.support.host.freeing import destroyed_and_freed
 from tests.support.host.marks import act_when
 from tests.support.host.mortal_streams import MortalStreams
 from tests.support.host.ranks import caught, run_ranks, values
@@ -324,13 +322,7 @@ def test_a_rank_that_dies_as_well_is_named_long_before_the_timeout():
 def freed(rank, size):
     """Go on, destroy the group, and return whether nothing holds it then, nor its connections."""
     _, _, fail_overs = steps(rank, size)
-    group = weakref.ref(group_of(None))
-    dist.destroy_process_group()
-    deadline = time.monotonic() + 10
-    while group() is not None and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.05)
-    return fail_overs == 1 and group() is None
+    return fail_overs == 1 and destroyed_and_freed()
 
 
 def test_a_group_that_has_gone_on_is_freed():
