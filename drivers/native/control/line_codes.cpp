@@ -1,8 +1,8 @@
 #include "control/line_codes.hpp"
 
-#include <algorithm>
 #include <array>
 
+#include "control/hexadecimal.hpp"
 #include "control/libcrypto.hpp"
 
 namespace afflux::control {
@@ -10,27 +10,8 @@ namespace {
 
 constexpr std::size_t kNonceBytes = 16;
 constexpr std::size_t kCodeDigits = 64;
-constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::string_view kClient = "afflux control 1: client to server";
 constexpr std::string_view kServer = "afflux control 1: server to client";
-
-template <typename Octets>
-std::string hexadecimal(const Octets& octets) {
-    std::string text;
-    for (const std::uint8_t each : octets) {
-        text += kDigits[each >> 4];
-        text += kDigits[each & 15];
-    }
-    return text;
-}
-
-std::string octets_of(std::string_view nonce) {
-    std::string octets;
-    for (std::size_t i = 0; i + 1 < nonce.size(); i += 2) {
-        octets += static_cast<char>(kDigits.find(nonce[i]) << 4 | kDigits.find(nonce[i + 1]));
-    }
-    return octets;
-}
 
 std::string key_of(std::string_view secret, std::string_view direction, std::string_view nonces) {
     std::string text(direction);
@@ -74,9 +55,7 @@ std::string new_nonce() {
 }
 
 bool is_nonce(std::string_view text) {
-    return text.size() == 2 * kNonceBytes && std::all_of(text.begin(), text.end(), [](char each) {
-               return kDigits.find(each) != kDigits.npos;
-           });
+    return is_hexadecimal(text, 2 * kNonceBytes);
 }
 
 }  // namespace afflux::control

@@ -142,13 +142,14 @@ void LineSocket::wait(short events, double deadline) const {
 }
 
 void LineSocket::send(std::string_view line, double deadline) {
-    const std::string whole = std::string(line) + "\n";
-    std::size_t sent = 0;
-    while (sent < whole.size()) {
-        const ssize_t count =
-            ::send(number_, whole.data() + sent, whole.size() - sent, MSG_NOSIGNAL);
+    send_octets(std::string(line) + "\n", deadline);
+}
+
+void LineSocket::send_octets(std::string_view octets, double deadline) {
+    while (!octets.empty()) {
+        const ssize_t count = ::send(number_, octets.data(), octets.size(), MSG_NOSIGNAL);
         if (count > 0) {
-            sent += static_cast<std::size_t>(count);
+            octets.remove_prefix(static_cast<std::size_t>(count));
         } else if (errno == EAGAIN) {
             wait(POLLOUT, deadline);
         } else if (errno != EINTR) {
@@ -158,10 +159,10 @@ void LineSocket::send(std::string_view line, double deadline) {
     }
 }
 
-bool LineSocket::read() {
+bool LineSocket::read(std::size_t most) {
     std::array<char, 4096> octets;
     for (;;) {
-        const ssize_t count = ::recv(number_, octets.data(), octets.size(), 0);
+        const ssize_t count = ::recv(number_, octets.data(), std::min(octets.size(), most), 0);
         if (count > 0) {
             rest_.append(octets.data(), static_cast<std::size_t>(count));
             return true;
@@ -191,6 +192,15 @@ std::string LineSocket::receive(double deadline, std::size_t most) {
     }
 }
 
+std::string LineSocket::receive_octets(std::size_t count, double deadline) {
+    while (rest_.size() < count) {
+        if (!read(count - rest_.size())) wait(POLLIN, deadline);
+    }
+    std::string octets = rest_.substr(0, count);
+    rest_.erase(0, count);
+    return octets;
+}
+
 std::optional<std::string> LineSocket::take(std::size_t most) {
     for (;;) {
         if (std::optional<std::string> line = whole_line(most)) return line;
@@ -210,6 +220,14 @@ std::pair<std::string, std::uint16_t> LineSocket::peer() const {
     socklen_t bytes = sizeof where;
     getpeername(number_, reinterpret_cast<sockaddr*>(&where), &bytes);
     return named(where, bytes);
+}
+
+int LineSocket::release() {
+    if (!rest_.empty()) throw Misbehaved("it has sent more than a line");
+    const int never = 0;
+    setsockopt(number_, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof never);
+    disown(number_);
+    return std::exchange(number_, -1);
 }
 
 void LineSocket::close() {

@@ -38,6 +38,10 @@ class LineSocket {
     // The next line, of at most so many octets.
     std::string receive(double deadline, std::size_t most);
 
+    // What is no line: octets as they are, and exactly so many.
+    void send_octets(std::string_view octets, double deadline);
+    std::string receive_octets(std::size_t count, double deadline);
+
     // A line that has come, without waiting.
     std::optional<std::string> take(std::size_t most);
 
@@ -53,10 +57,14 @@ class LineSocket {
 
     void close();
 
+    // Gives the socket away, as one that takes its time: the kernel may wait for ever until a peer
+    // reads. Throws Misbehaved if there is something that has not been received as a line.
+    int release();
+
   private:
     std::optional<std::string> whole_line(std::size_t most);
     // Reads what is there; false if nothing is.
-    bool read();
+    bool read(std::size_t most = 4096);
     void wait(short events, double deadline) const;
 
     int number_;

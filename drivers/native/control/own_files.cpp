@@ -42,6 +42,11 @@ void own(int number) {
     files().insert(number);
 }
 
+void disown(int number) {
+    const std::scoped_lock held(lock());
+    files().erase(number);
+}
+
 void close_own(int number) {
     const std::scoped_lock held(lock());
     if (files().erase(number) != 0) ::close(number);

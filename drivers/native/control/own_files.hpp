@@ -9,6 +9,9 @@ namespace afflux::control {
 // From now on a forked process closes this file at once.
 void own(int number);
 
+// From now on it is somebody else's.
+void disown(int number);
+
 // Closes it, in the process that owns it only: in a forked one the number may be another file's.
 void close_own(int number);
 

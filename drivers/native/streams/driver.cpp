@@ -59,15 +59,15 @@ bool Driver::spin(Clock::time_point start) {
     return false;
 }
 
-// Sleeps until a stream has what is waited for. Returns whether one has, or this was woken.
-bool Driver::sleep(Clock::duration longest) {
+// Lists those that are waited for. Returns false if one has something already.
+bool Driver::list_streams() {
     polled_.clear();
     places_.clear();
     for (std::size_t lane = 0; lane < used_; ++lane) {
         const auto& [exchange, carrier] = lanes_[lane];
         if (!carrier->arm()) {
             look_everywhere();
-            return true;
+            return false;
         }
         for (std::size_t r = 0; r < carrier->members(); ++r) {
             if (carrier->socket(r) < 0) continue;
@@ -83,6 +83,17 @@ bool Driver::sleep(Clock::duration longest) {
         polled_.push_back({carrier->descriptor(), POLLIN, 0});
         places_.emplace_back(&lanes_[lane], -1);
     }
+    return true;
+}
+
+void Driver::watch(std::vector<pollfd>& polled) {
+    list_streams();
+    polled.insert(polled.end(), polled_.begin(), polled_.end());
+}
+
+// Sleeps until a stream has what is waited for. Returns whether one has, or this was woken.
+bool Driver::sleep(Clock::duration longest) {
+    if (!list_streams()) return true;
     polled_.push_back({wake_, POLLIN, 0});
     const auto left = std::chrono::duration_cast<nanoseconds>(longest).count();
     const timespec most{left / 1'000'000'000, left % 1'000'000'000};
@@ -105,6 +116,7 @@ bool Driver::sleep(Clock::duration longest) {
 
 bool Driver::wait(Clock::time_point deadline) {
     const auto start = Clock::now();
+    if (start >= deadline) return false;
     count(counts_.waits);
     bool came = usual_wait_ < kSpin && spin(start);
     auto now = Clock::now();

@@ -37,11 +37,16 @@ class Driver {
     bool over() const;
     // Waits until a stream has data or room, or the deadline. Returns false at the deadline.
     bool wait(Clock::time_point deadline);
+    // Finds out, without waiting, which streams have data or room.
+    void look() { sleep(Clock::duration::zero()); }
+    // Adds the streams that are waited for.
+    void watch(std::vector<pollfd>& polled);
 
   private:
     bool spin(Clock::time_point start);
     void look_everywhere();
     static void look_at(const Lane& lane);
+    bool list_streams();
     bool sleep(Clock::duration longest);
 
     const std::vector<Lane> lanes_;

@@ -8,9 +8,6 @@ namespace {
 // Larger tensors are in no cache: each of two ranks then had better sum a half, and let the other
 // half land where it belongs, than sum all that comes. Both ways send as much.
 constexpr std::size_t kOneHopBytes = std::size_t{8} << 20;
-// Smaller tensors are summed sooner among the ranks, and two of these send each other no more than
-// they would send an aggregator.
-constexpr std::size_t kAggregatedBytes = 2 * kPieceBytes;
 // Of what an aggregator sums, results begin to leave when so much of it has come, but for pieces of
 // less than 16 KiB.
 constexpr std::size_t kAggregatedPieces = 32;
@@ -55,7 +52,7 @@ bool takes_one_hop(std::size_t bytes, int ranks, int terms, std::size_t most) {
     return n == 1 || (bytes <= kOneHopBytes && bytes / n * (n - 1) * more <= most);
 }
 
-Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_hop) {
+Layout layout_of(const Call& call, int ranks, std::size_t aggregated, std::size_t one_hop) {
     Layout layout;
     const std::size_t bytes = call.bytes();
     switch (call.what) {
@@ -65,7 +62,7 @@ Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_h
                 for (int r = 0; r < ranks; ++r)
                     layout.parts[static_cast<std::size_t>(r)] = {bytes, call.tensor, call.tensor};
                 layout.in_place = ranks > 1;
-            } else if (aggregated && ranks > 2 && bytes >= kAggregatedBytes) {
+            } else if (ranks > 2 && bytes >= aggregated) {
                 aggregate({bytes, call.tensor, call.tensor}, ranks, layout);
                 layout.receiving = layout.contributing;
             } else {
@@ -102,7 +99,7 @@ Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_h
 }
 
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources, bool aggregated,
+                       std::size_t bytes, const std::vector<int>& sources, std::size_t aggregated,
                        std::size_t one_hop) {
     Layout layout;
     const auto ranks = static_cast<int>(sources.size());
@@ -116,7 +113,7 @@ Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* resul
         return layout;
     }
     layout.receiving = layout.contributing;
-    if (aggregated && ranks > 2 && bytes >= kAggregatedBytes) {
+    if (ranks > 2 && bytes >= aggregated) {
         aggregate({bytes, own, result}, ranks, layout);
         return layout;
     }

@@ -67,15 +67,21 @@ struct Layout {
 // Leaves of a layout with so many owners what one of several lanes carries.
 Layout cut(const Layout& whole, int owners, int lane, int lanes);
 
+// Of tensors of at least so many bytes, that of more than two ranks belongs to the aggregator.
+// Smaller ones are summed sooner among the ranks, and two of these send each other no more than
+// they would send an aggregator.
+inline constexpr std::size_t kAggregated = 2 * kPieceBytes;
+inline constexpr std::size_t kNoAggregator = ~std::size_t{0};
+
 // The all-reduce of `bytes` bytes, whole blocks, of ranks that stand for several each. Sources are
-// `apart` from the first one, `own`; the result goes to memory of its own.
+// `apart` from the first one, `own`; the result goes to memory of its own. The others as below.
 Layout layout_of_hosts(const std::byte* own, std::size_t apart, std::byte* result,
-                       std::size_t bytes, const std::vector<int>& sources, bool aggregated,
+                       std::size_t bytes, const std::vector<int>& sources, std::size_t aggregated,
                        std::size_t one_hop);
 
-// `aggregated`: an aggregator may own tensors, as the member after the ranks. `one_hop`: as `most`
-// of `takes_one_hop`.
-Layout layout_of(const Call& call, int ranks, bool aggregated, std::size_t one_hop);
+// `aggregated`: an aggregator, as the member after the ranks, owns tensors of so many bytes or
+// more. `one_hop`: as `most` of `takes_one_hop`.
+Layout layout_of(const Call& call, int ranks, std::size_t aggregated, std::size_t one_hop);
 
 // An aggregator's layout of an all-reduce of so many bytes, in memory for `ring` pieces.
 // `sources` are empty if each rank stands for itself.

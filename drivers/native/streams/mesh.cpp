@@ -39,12 +39,13 @@ std::vector<int> ranks_in(Ranks ranks) {
 }  // namespace
 
 Mesh::Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-           int threads, std::size_t one_hop, Carriers carriers)
+           int threads, std::size_t one_hop, Carriers carriers, std::size_t aggregated)
     : rank_(rank),
       sockets_(all_of(sockets)),
       names_(std::move(names)),
       members_(sockets.empty() ? 0 : sockets[0].size()),
       one_hop_(one_hop),
+      aggregated_(members_ > names_.size() ? aggregated : kNoAggregator),
       process_(getpid()),
       caller_(ranks()),
       carriers_(std::move(carriers)) {
@@ -160,8 +161,10 @@ bool Mesh::advance(nanoseconds timeout, std::uint64_t operation) {
     if (operation != 0 && operation <= operation_) return true;
     if (!active_ || operation > operation_ + 1)
         throw std::logic_error("no operation is in progress");
+    const bool waits = timeout > nanoseconds::zero();
+    if (!waits) driver_->look();
     try {
-        if (!run(Clock::now() + timeout)) {
+        if (!run(Clock::now() + timeout, waits)) {
             pause();
             return false;
         }
@@ -190,8 +193,13 @@ bool Mesh::advance(nanoseconds timeout, std::uint64_t operation) {
     return true;
 }
 
+void Mesh::watch(std::vector<pollfd>& polled) {
+    const std::scoped_lock lock(mutex_);
+    if (active_ && !broken_) driver_->watch(polled);
+}
+
 // Works until the operation is over, or the deadline; then returns false.
-bool Mesh::run(Clock::time_point deadline) {
+bool Mesh::run(Clock::time_point deadline, bool waits) {
     for (auto& each : threads_) each->run();
     unsigned steps = 0;
     for (;;) {
@@ -209,7 +217,8 @@ bool Mesh::run(Clock::time_point deadline) {
         if (over) return true;
         if (!moved && !driver_->wait(deadline)) return false;
         // The time counts whatever has come: not all input moves something.
-        const bool looks = !moved || ++steps % kStepsBetweenLooks == 0;
+        // Without waiting all is done that can be: what is here already wakes nobody.
+        const bool looks = !moved || (waits && ++steps % kStepsBetweenLooks == 0);
         if (looks && Clock::now() >= deadline) return false;
         if (!threads_.empty()) wake_.clear();
     }
@@ -294,7 +303,7 @@ std::vector<int> Mesh::missing() const {
 }
 
 bool Mesh::waits_for_aggregator() const {
-    return aggregated() && missing_members() == Ranks{1} << names_.size();
+    return members_ > names_.size() && missing_members() == Ranks{1} << names_.size();
 }
 
 std::string Mesh::obstacle() const {

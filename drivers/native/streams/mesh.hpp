@@ -1,6 +1,7 @@
 // Collectives among ranks that have a stream to each other.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <array>
@@ -55,25 +56,28 @@ class Mesh final : public Group {
     // The sockets by lane, then by rank: connected streams, without blocking, and -1 for the own
     // one. They are the group's from now on. After those of the ranks there may be one to an
     // aggregator. `names`: the ranks' numbers in messages, in order. There are at most as many
-    // threads as lanes. `one_hop`: the same at all ranks, see `takes_one_hop`.
+    // threads as lanes. `one_hop` and `aggregated` are the same at all ranks, see `layout_of`.
     // `carriers`: of these lanes, if not the sockets themselves carry them.
     Mesh(int rank, const std::vector<std::vector<int>>& sockets, std::vector<int> names,
-         int threads = 1, std::size_t one_hop = kOneHop, Carriers carriers = {});
+         int threads = 1, std::size_t one_hop = kOneHop, Carriers carriers = {},
+         std::size_t aggregated = kAggregated);
     // Closes the streams, so that operations that wait for the rank fail.
     ~Mesh() override;
 
     int rank() const override { return rank_; }
     int ranks() const override { return static_cast<int>(names_.size()); }
 
-    // Sends what the kernel takes at once.
     std::uint64_t begin(const Request& request) override;
     // Begins an operation of ranks that stand for several each; `advance` ends it. The reduction is
     // of all that are stood for, the terms of those that this rank stands for.
     void begin_piece(const Layout& layout, std::size_t bytes, const Reduction& reduction,
                      const Terms& terms, const Signature& signature);
-    bool aggregated() const { return members_ > names_.size(); }
+    // Bytes from which on the aggregator owns a tensor; without one none have as many.
+    std::size_t aggregated() const { return aggregated_; }
     std::size_t one_hop() const { return one_hop_; }
+    // With no time it waits for nothing; `watch` then adds what to wait for in `poll`.
     bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0) override;
+    void watch(std::vector<pollfd>& polled);
     std::uint64_t in_progress() const override;
 
     std::vector<std::uint64_t> fingerprints() const override;
@@ -114,7 +118,7 @@ class Mesh final : public Group {
     std::vector<int> differing_now() const;
     Ranks missing_members() const;
     Ranks ranks_alone() const;
-    bool run(Clock::time_point deadline);
+    bool run(Clock::time_point deadline, bool waits);
     void pause();
     void stop();
     std::vector<Results> results_now() const;
@@ -128,7 +132,7 @@ class Mesh final : public Group {
     const OwnSockets sockets_;
     const std::vector<int> names_;
     const std::size_t members_;  // ranks, and the aggregator
-    const std::size_t one_hop_;
+    const std::size_t one_hop_, aggregated_;
     const pid_t process_;
     const Wake wake_;  // ends a wait of the calling thread
     WaitCounts waits_;
