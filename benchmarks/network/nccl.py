@@ -1,10 +1,10 @@
 """`python -m benchmarks.network.nccl`: NCCL's plugin beside rings, into build/bench/nccl.json.
 
 Nodes on hosts that are namespaces of this machine make all-reduces through the plugin's tables as
-NCCL's proxy does, without a GPU: through a software aggregator, with an engine in each node, and in
-a ring over the plugin's Net part. With --socket LIBRARY there is a ring over NCCL's own transport
-by sockets, too, compiled as a plugin. Runs of all alternate; each figure is the least of its runs,
-as other programs on the machine only add to it.
+NCCL's proxy does, without a GPU: through software aggregators of packets and of streams, over
+streams among themselves, and in a ring over the plugin's Net part. With --socket LIBRARY there is a
+ring over NCCL's own transport by sockets, too, compiled as a plugin. Runs of all alternate; each
+figure is the least of its runs, as other programs on the machine only add to it.
 """
 
 import argparse
@@ -42,8 +42,11 @@ def _communicators(
         if name == "soft":
             address, _ = held.enter_context(aggregator(network.aggregator))
             settings = {"AFFLUX_AGGREGATOR": f"udp://{address}"}
-        elif name == "shards":
-            settings = {"AFFLUX_AGGREGATOR": "shards://"}
+        elif name == "streams":
+            address, _ = held.enter_context(aggregator(network.aggregator, "streams"))
+            settings = {"AFFLUX_AGGREGATOR": f"streams://{address}"}
+        elif name == "mesh":
+            settings = {"AFFLUX_AGGREGATOR": "streams://"}
         elif name == "socket":
             if socket is None:
                 continue

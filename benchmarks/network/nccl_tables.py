@@ -25,10 +25,11 @@ NAME = "nccl"
 """Value of the rows' "bench"."""
 
 _RINGS = ("ring", "socket")
-_ENGINES = ("soft", "shards")
+_ENGINES = ("soft", "streams", "mesh")
 WAYS = {
-    "soft": "aggregator",
-    "shards": "`shards://`",
+    "soft": "aggregator of packets",
+    "streams": "aggregator of streams",
+    "mesh": "`streams://`",
     "ring": "ring",
     "socket": "ring of NCCL's sockets",
 }

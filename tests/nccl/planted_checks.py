@@ -256,9 +256,9 @@ def chosen(node: Node) -> list[float]:
 def choosing(library: str) -> None:
     with tempfile.NamedTemporaryFile("w") as table:
         # Of three nodes both neighbours count.
-        table.write("shards 10 2 0:64\nshards 10 4 64:128\nshards 10 8 none\nshards 25 2 none\n")
+        table.write("mesh 10 2 0:64\nmesh 10 4 64:128\nmesh 10 8 none\nmesh 25 2 none\n")
         table.flush()
-        environment = variables(library, "shards://") | {"AFFLUX_NCCL_TABLE": table.name}
+        environment = variables(library, "streams://") | {"AFFLUX_NCCL_TABLE": table.name}
         environment["AFFLUX_INTERFACE"] = "lo"
         found = run_nodes(chosen, 2, environment=environment, limit_s=LIMIT_S)
     assert found == [[-1.0, 0.0, -1.0]] * 2
@@ -275,6 +275,6 @@ def refused(node: Node) -> str:
 
 def comparing(library: str) -> None:
     own = {rank: {"AFFLUX_NCCL_BYTES": f"0:{rank + 1}"} for rank in range(2)}
-    environment = variables(library, "shards://")
+    environment = variables(library, "streams://")
     found = run_nodes(refused, 2, environment=environment, own=own, limit_s=LIMIT_S)
     assert all("AFFLUX_NCCL_BYTES" in text for text in found)

@@ -9,7 +9,7 @@ import pytest
 
 from afflux_sim.golden.reductions import all_reduce
 from tests.support.golden_tensors import DTYPES, bits_of, draw
-from tests.support.host.aggregators import aggregator
+from tests.support.host.aggregators import aggregator, streams_aggregator
 from tests.support.nccl.node import RED_OPS, Buffer, Node, run_nodes
 from tests.support.nccl.tables import VERSIONS
 
@@ -94,10 +94,18 @@ def test_aggregators_that_share_the_columns():
 
 
 @pytest.mark.parametrize("size", [2, 5])
-def test_an_engine_in_each_node(size):
-    environment = {"AFFLUX_AGGREGATOR": "shards://", "AFFLUX_INTERFACE": "lo"}
-    found = run_nodes(each_operation, size, ("mixed",), 1500, environment=environment)
+def test_streams_among_the_nodes(size):
+    environment = {"AFFLUX_AGGREGATOR": "streams://", "AFFLUX_INTERFACE": "lo"}
+    found = run_nodes(each_operation, size, KINDS, 1500, environment=environment)
     check(found, 1500)
+
+
+def test_an_aggregator_of_streams():
+    # Of 16-bit types it owns nothing here, as they have less than 64 KiB.
+    with streams_aggregator() as url:
+        environment = {"AFFLUX_AGGREGATOR": url}
+        found = run_nodes(each_operation, 3, KINDS, 20_000, environment=environment)
+    check(found, 20_000)
 
 
 def supported(node: Node) -> dict[tuple[int, int], int]:

@@ -74,9 +74,9 @@ def test_hosts_of_a_network_that_loses_packets():
     check(found)
 
 
-def test_hosts_of_a_network_with_an_engine_each():
+def test_hosts_of_a_network_with_streams_to_each_other():
     with network(hosts=3, aggregators=0, loss=0.01) as made:
-        environment = {"AFFLUX_AGGREGATOR": "shards://"}
+        environment = {"AFFLUX_AGGREGATOR": "streams://"}
         found = run_nodes(each_operation, 3, environment=environment, hosts=made.hosts)
     check(found)
 

@@ -52,10 +52,10 @@ def test_without_a_running_aggregator_there_is_nothing_to_export():
     assert "expected udp://host[:port]" in done.stderr
 
 
-def test_an_engine_in_each_node_needs_none():
-    done = nccl_env("shards://", AFFLUX_INTERFACE="lo")
+def test_streams_among_nodes_need_no_aggregator():
+    done = nccl_env("streams://", AFFLUX_INTERFACE="lo")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "export AFFLUX_AGGREGATOR=shards://"
+    assert done.stdout.splitlines()[-1] == "export AFFLUX_AGGREGATOR=streams://"
 
 
 def test_a_line_of_the_table_of_sizes(tmp_path):
@@ -68,8 +68,8 @@ def test_a_line_of_the_table_of_sizes(tmp_path):
         path = tmp_path / name
         path.write_text("# out-of-place\n" + "".join(lines))
         outputs.append(str(path))
-    done = nccl_env("shards://", "--measured", *outputs, "--nodes", "4", "--gbit", "25")
+    done = nccl_env("streams://", "--measured", *outputs, "--nodes", "4", "--gbit", "25")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["shards", "25", "4", "0:8"]
-    done = nccl_env("shards://", "--measured", *outputs)
+    assert done.stdout.split() == ["mesh", "25", "4", "0:8"]
+    done = nccl_env("streams://", "--measured", *outputs)
     assert done.returncode == 1 and "--measured needs --nodes and --gbit" in done.stderr

@@ -143,14 +143,6 @@ def test_a_node_that_dies_while_processes_that_it_has_forked_go_on():
     assert seconds < 3
 
 
-def test_a_node_that_dies_with_its_engine():
-    environment = {"AFFLUX_AGGREGATOR": "shards://", "AFFLUX_INTERFACE": "lo"}
-    found = run_nodes(stopped_peer, 3, environment=environment, may_die=[1])
-    for text, seconds in (found[0], found[2]):
-        assert "has gone" in text or "has ended" in text
-        assert seconds < 3
-
-
 def failed_connect(node: Node) -> tuple[str, float]:
     node.init()
     handle, listening = node.listen()
@@ -205,26 +197,16 @@ def test_a_handle_of_another_plugin_is_refused():
         environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_CONNECT_TIMEOUT": "1"}
         first, second = run_nodes(foreign_handle, 2, environment=environment)
     assert "node 0 waits for node 1" in first[0] and first[1] < 3
-    assert "the handle of node 0 is not Afflux's" in second[0] and second[1] < 1
+    assert "the handle of a node is not Afflux's" in second[0] and second[1] < 1
 
 
 def test_nodes_that_are_told_different_aggregators():
     with aggregator() as url:
         environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_CONNECT_TIMEOUT": "2"}
-        own = {1: {"AFFLUX_AGGREGATOR": "shards://", "AFFLUX_INTERFACE": "lo"}}
+        own = {1: {"AFFLUX_AGGREGATOR": "streams://", "AFFLUX_INTERFACE": "lo"}}
         found = run_nodes(failed_connect, 2, environment=environment, own=own)
     for text, seconds in found:
-        assert "do not agree on AFFLUX_AGGREGATOR=shards://" in text and seconds < 1
-
-
-def test_a_node_whose_engine_others_would_not_find():
-    with network(hosts=2, aggregators=0) as made:
-        # The listener of node 1 is not used, and its engine would be on lo.
-        environment = {"AFFLUX_AGGREGATOR": "shards://"}
-        own = {1: {"AFFLUX_INTERFACE": "lo"}}
-        found = run_nodes(failed_connect, 2, environment=environment, own=own, hosts=made.hosts)
-    for text, seconds in found:
-        assert "sends others to 127.0.0.1" in text and seconds < 1
+        assert "do not agree on AFFLUX_AGGREGATOR" in text and seconds < 1
 
 
 def first_words(node: Node) -> str:

@@ -172,9 +172,9 @@ def in_another_order(node: Node) -> float:
     return found
 
 
-@pytest.mark.parametrize("kind", ["udp", "shards"])
+@pytest.mark.parametrize("kind", ["udp", "streams"])
 def test_the_order_of_handles_need_not_be_that_of_nodes(kind, served_url):
-    url = served_url if kind == "udp" else "shards://"
+    url = served_url if kind == "udp" else "streams://"
     environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_INTERFACE": "lo"}
     environment["AFFLUX_CONNECT_TIMEOUT"] = "3"
     assert run_nodes(in_another_order, 3, environment=environment) == [3.0] * 3
@@ -197,9 +197,9 @@ def unloaded(node: Node) -> bool:
     return library._name not in maps and len(list(Path("/proc/self/task").iterdir())) == 1
 
 
-@pytest.mark.parametrize("aggregator_url", ["udp", "shards"])
+@pytest.mark.parametrize("aggregator_url", ["udp", "streams"])
 def test_the_library_can_be_unloaded(aggregator_url, served_url):
-    url = served_url if aggregator_url == "udp" else "shards://"
+    url = served_url if aggregator_url == "udp" else "streams://"
     environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_INTERFACE": "lo"}
     assert run_nodes(unloaded, 2, environment=environment) == [True, True]
 

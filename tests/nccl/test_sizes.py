@@ -49,7 +49,7 @@ def test_the_table_that_ships_takes_what_beats_the_faster_ring():
     rows = [
         figure(way, 25.0, size, seconds)
         for size, times in ((8, (1e-7, 9e-7, 2e-7, 3e-7)), (1024, (6e-7, 6e-7, 9e-7, 6e-7)))
-        for way, seconds in zip(("soft", "shards", "ring", "socket"), times, strict=True)
+        for way, seconds in zip(("soft", "mesh", "ring", "socket"), times, strict=True)
     ]
     # Without a limit it is not a network's, nor where a ring is far slower than its links.
     rows += [figure(way, rate, 1024, 1.0) for way in ("soft", "ring") for rate in (None, 50.0)]
@@ -57,7 +57,7 @@ def test_the_table_that_ships_takes_what_beats_the_faster_ring():
     assert first.startswith("#")
     assert [line.split() for line in lines] == [
         ["soft", "25", "4", "0:8"],
-        ["shards", "25", "4", "none"],
+        ["mesh", "25", "4", "none"],
     ]
     assert "| 25 Gbit/s | 4 | 1 KiB | 0.6 µs |" in TABLES["choices"](rows)
     assert "| 4 | 1 KiB | 1000.0 ms | 1.00 ms |" in TABLES["transports"](rows)
@@ -72,7 +72,7 @@ def test_the_benchmark_runs(tmp_path, capsys):
     words = ["--hosts", "2", "--gbit", "1", "--sizes", "8", "300000", "--rounds", "1"]
     assert benchmark.main([*words, "--output", str(output)]) == 0
     rows = json.loads(output.read_text())["rows"]
-    assert {row["way"] for row in rows} == {"soft", "shards", "ring"} and len(rows) == 6
+    assert {row["way"] for row in rows} == {"soft", "streams", "mesh", "ring"} and len(rows) == 8
     assert all(row["seconds"] > 0 for row in rows)
     assert "# engine" in capsys.readouterr().out
 
@@ -108,8 +108,8 @@ def test_the_table_decides_by_engine_and_number_of_nodes(tmp_path):
         soft 10 4 0:8,65536:65536  # with a comment
         soft 10 8 none
         soft 25 2 0:
-        shards 10 2 65536:
-        shards 10 4 65536:
+        mesh 10 2 65536:
+        mesh 10 4 65536:
     """
     environment = with_table(tmp_path, table)
     with aggregator() as url:
@@ -119,9 +119,9 @@ def test_the_table_decides_by_engine_and_number_of_nodes(tmp_path):
     # Between two numbers that were measured: where both have it; beyond the last one NCCL chooses.
     none = [False] * 6
     assert both == [([two, four, four, none, none, None], "")] * 2
-    shards = run_nodes(chosen, 2, environment={**environment, "AFFLUX_AGGREGATOR": "shards://"})
+    mesh = run_nodes(chosen, 2, environment={**environment, "AFFLUX_AGGREGATOR": "streams://"})
     large = [False, False, False, False, True, True]
-    assert shards == [([large, large, large, None, None, None], "")] * 2
+    assert mesh == [([large, large, large, None, None, None], "")] * 2
 
 
 def test_an_engine_that_is_not_in_the_table_is_left_to_nccl(tmp_path):
@@ -165,12 +165,12 @@ def connected(node: Node) -> str:
 
 
 def test_nodes_with_different_tables_do_not_connect(tmp_path):
-    environment = with_table(tmp_path, "shards 10 2 0:64\n")
-    environment["AFFLUX_AGGREGATOR"] = "shards://"
+    environment = with_table(tmp_path, "mesh 10 2 0:64\n")
+    environment["AFFLUX_AGGREGATOR"] = "streams://"
     other = tmp_path / "other"
-    other.write_text("shards 10 2 0:65\n")
+    other.write_text("mesh 10 2 0:65\n")
     found = run_nodes(
         connected, 2, environment=environment, own={1: {"AFFLUX_NCCL_TABLE": str(other)}}
     )
     for text in found:
-        assert "AFFLUX_NCCL_TABLE" in text and "shards 0:65 and shards 0:64" in text
+        assert "AFFLUX_NCCL_TABLE" in text and "mesh 0:65 and mesh 0:64" in text

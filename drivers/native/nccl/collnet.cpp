@@ -1,5 +1,6 @@
 #include "nccl/collnet.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -78,13 +79,19 @@ std::optional<arithmetic::Op> op_of(int red_op) {
     }
 }
 
+std::vector<Handle> handles_of(void* const handles[], int ranks) {
+    std::vector<Handle> nodes(static_cast<std::size_t>(std::max(ranks, 0)));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        std::memcpy(&nodes[i], handles[i], sizeof nodes[i]);
+    }
+    return nodes;
+}
+
 // The number of the node that has a listener: NCCL sorts the handles by the ranks of the nodes'
 // heads, which need not be the order in which it numbers the nodes.
-int place_of(const Handle& own, void* const handles[], int ranks) {
-    for (int place = 0; place < ranks; ++place) {
-        Handle each;
-        std::memcpy(&each, handles[place], sizeof each);
-        if (each.secret == own.secret) return place;
+int place_of(const Handle& own, const std::vector<Handle>& nodes) {
+    for (std::size_t place = 0; place < nodes.size(); ++place) {
+        if (nodes[place].secret == own.secret) return static_cast<int>(place);
     }
     throw std::runtime_error("the handles of the communicator have not this node's");
 }
@@ -122,17 +129,16 @@ abi::Result connect(void* handles[], int ranks, int, void* listen_comm, void** c
     *comm = nullptr;
     const abi::Result result = guarded(abi::RemoteError, [&] {
         const auto* const own = static_cast<const ListenComm*>(listen_comm);
-        Handle first;
-        std::memcpy(&first, handles[0], sizeof first);
-        const int place = place_of(own->listener.handle(), handles, ranks);
+        const std::vector<Handle> nodes = handles_of(handles, ranks);
+        const int place = place_of(own->listener.handle(), nodes);
         const Settings& settings = Plugin::get().settings();
         const Interface& interface = Plugin::get().device(own->device).interface;
         auto made = std::make_unique<OpenComm>();
         made->progress = Plugin::get().progress(own->device);
         const std::string sizes = Plugin::get().described_sizes(static_cast<std::size_t>(ranks));
         Formed formed =
-            form(first, ranks, place, own->listener, interface, settings, sizes, *made->progress);
-        Plugin::get().note_engine(settings.shards ? "shards" : formed.workers.front()->engine());
+            form(nodes, place, own->listener, interface, settings, sizes, *made->progress);
+        Plugin::get().note_engine(formed.workers.front()->engine());
         made->comm = std::make_unique<Comm>(std::move(formed), *made->progress, settings);
         made->progress->add(*made->comm);
         *comm = made.release();

@@ -47,11 +47,30 @@ Request* Comm::post(void* send, void* receive, const Reduction& reduction, bool 
     request->bytes = reduction.count * arithmetic::size_of(reduction.dtype);
     request->clear = clear && send != receive;
     ring_.post(*request);
-    progress_.notice();
+    progress_.notice(progress_if_free());
     return request;
 }
 
+double Comm::progress_if_free() {
+    const std::unique_lock alone(progress_mutex_, std::try_to_lock);
+    const double now = monotonic_now();
+    polled_.store(now, std::memory_order_relaxed);
+    if (alone.owns_lock()) progress(now);
+    return now;
+}
+
+double Comm::progress(std::vector<pollfd>& polled) {
+    const double now = monotonic_now();
+    const double patience = polled_.load(std::memory_order_relaxed) + kPatience;
+    if (now < patience) return patience;
+    const std::scoped_lock alone(progress_mutex_);
+    const double next = progress(now);
+    watch(polled);
+    return next;
+}
+
 bool Comm::test(Request& request, std::size_t& bytes) {
+    if (request.state.load(std::memory_order_acquire) == Request::State::Posted) progress_if_free();
     switch (request.state.load(std::memory_order_acquire)) {
         case Request::State::Posted:
             return false;
@@ -69,16 +88,15 @@ bool Comm::test(Request& request, std::size_t& bytes) {
 }
 
 void Comm::forget(const Memory& memory) {
-    progress_.call([this, &memory] {
-        const auto lies_there = [&memory](const Request* each) {
-            return each != nullptr && (memory.holds(each->reduction.elements, each->bytes) ||
-                                       memory.holds(each->send, each->bytes));
-        };
-        // Those that have only been posted come after one that is running.
-        if (std::any_of(running_.begin(), running_.end(), lies_there) || !ring_.empty()) {
-            fail("memory was deregistered while an operation was in flight there");
-        }
-    });
+    const std::scoped_lock alone(progress_mutex_);
+    const auto lies_there = [&memory](const Request* each) {
+        return each != nullptr && (memory.holds(each->reduction.elements, each->bytes) ||
+                                   memory.holds(each->send, each->bytes));
+    };
+    // Those that have only been posted come after one that is running.
+    if (std::any_of(running_.begin(), running_.end(), lies_there) || !ring_.empty()) {
+        fail("memory was deregistered while an operation was in flight there");
+    }
 }
 
 double Comm::progress(double now) {
@@ -92,13 +110,9 @@ double Comm::progress(double now) {
             const std::string lost = formed_.loss->why();
             if (!lost.empty()) throw std::runtime_error(lost);
         }
-        start_next();
-        for (std::size_t job = 0; job < running_.size(); ++job) {
-            if (running_[job] == nullptr || !formed_.workers[job]->advance()) continue;
-            finish(job);
-            start_next();
-        }
-        // Only now: the end of one job's operation may have begun those of others.
+        // The end of one job's operation lets those of others begin.
+        do start_next();
+        while (advance());
         for (std::size_t job = 0; job < running_.size(); ++job) {
             if (running_[job] != nullptr) next = std::min(next, formed_.workers[job]->next_timer());
         }
@@ -109,6 +123,17 @@ double Comm::progress(double now) {
         return kNever;
     }
     return next;
+}
+
+// Returns whether an operation is over.
+bool Comm::advance() {
+    bool over = false;
+    for (std::size_t job = 0; job < running_.size(); ++job) {
+        if (running_[job] == nullptr || !formed_.workers[job]->advance()) continue;
+        finish(job);
+        over = true;
+    }
+    return over;
 }
 
 // Operation n is job n modulo their number's, at every node.
@@ -205,7 +230,7 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
         }
         failed_.store(true, std::memory_order_release);
         warn(text);
-        for (const auto& each : formed_.workers) each->close();
+        for (const auto& each : formed_.workers) each->close(text);
         for (Peer& each : formed_.peers) {
             if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
         }
@@ -220,17 +245,13 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
 }
 
 void Comm::close() {
-    progress_.call([this] {
-        const bool busy = std::any_of(running_.begin(), running_.end(),
-                                      [](const Request* each) { return each != nullptr; });
-        if (busy || !ring_.empty()) fail("closed while an operation was in flight");
-    });
     progress_.remove(*this);
+    const bool busy = std::any_of(running_.begin(), running_.end(),
+                                  [](const Request* each) { return each != nullptr; });
+    if (busy || !ring_.empty()) fail("closed while an operation was in flight");
     if (formed_.keeper) formed_.keeper->stop();
     if (!failed_) {
-        if (formed_.engine) {
-            leave_together();
-        } else if (formed_.rank == 0) {
+        if (!formed_.leases.empty()) {
             wait_for_others();
         } else {
             for (Peer& each : formed_.peers)
@@ -241,7 +262,7 @@ void Comm::close() {
         for (const auto& each : formed_.workers) text += ", " + each->statistics();
         inform(text);
     }
-    for (const auto& each : formed_.workers) each->close();
+    for (const auto& each : formed_.workers) each->close("");
     for (const auto& each : formed_.leases) {
         try {
             each->close(failed_ ? kCloseAnswerOfFailed : kCloseAnswer);
@@ -253,29 +274,7 @@ void Comm::close() {
     formed_.leases.clear();
 }
 
-// A node's engine may have results that others still need, so each waits until all have closed;
-// node 0 counts them.
-void Comm::leave_together() {
-    const double deadline = monotonic_now() + close_s_;
-    const Object leaving = Object().set("closed", static_cast<std::int64_t>(over_));
-    const auto heard = [this, deadline](Peer& each) {
-        try {
-            while (!each.closed) each.closed = each.link.receive(deadline).has("closed");
-        } catch (const control::Error& error) {
-            inform(each.name + " does not say that it closes: " + error.what());
-        }
-    };
-    if (formed_.rank == 0) {
-        for (Peer& each : formed_.peers) heard(each);
-        for (Peer& each : formed_.peers) tell(each, leaving);
-    } else {
-        for (Peer& each : formed_.peers) {
-            tell(each, leaving);
-            heard(each);
-        }
-    }
-}
-
+// An aggregator may have results that other nodes still need, so node 0 waits for these.
 void Comm::wait_for_others() {
     const double deadline = monotonic_now() + close_s_;
     for (Peer& each : formed_.peers) {

@@ -18,8 +18,8 @@ namespace afflux::nccl {
 
 class ProgressThread;
 
-// NCCL's thread calls `post` and `test`; the device's progress thread all that is named so. Both
-// may be there at once.
+// NCCL's proxy calls `post` and `test` all the time while it waits, so that these make progress: no
+// other thread has to wake up for it. Where it does not, the device's thread does.
 class Comm {
   public:
     // Takes over what has been formed; `progress` must live as long.
@@ -43,22 +43,21 @@ class Comm {
     // is node 0, whose jobs may hold results that they still need.
     void close();
 
-    // Progress: does what there is to do; returns when to come again at the latest.
-    double progress(double now);
-    // Progress: adds what to wait for.
-    void watch(std::vector<pollfd>& polled) const;
-    // Progress: whether a request has been posted that it has not taken.
-    bool is_waited_for() const {
-        if (ring_.empty()) return false;
-        return failed_.load(std::memory_order_relaxed) || next_is_free();
-    }
+    // For the device's thread: does what there is to do, and adds what to wait for. Returns when to
+    // come again at the latest. It leaves all that to NCCL's proxy if that has come a moment ago.
+    double progress(std::vector<pollfd>& polled);
 
     int rank() const { return formed_.rank; }
 
   private:
+    // Returns the time.
+    double progress_if_free();
+    double progress(double now);
+    void watch(std::vector<pollfd>& polled) const;
     // Whether the job of the next operation has none.
     bool next_is_free() const { return running_[begun_ % running_.size()] == nullptr; }
     void start_next();
+    bool advance();
     void finish(std::size_t job);
     void heed_peers(double now);
     void heed(Peer& peer, const control::Object& said);
@@ -67,9 +66,10 @@ class Comm {
     void tell(Peer& peer, const control::Object& message);
     void say_passed();
     void wait_for_others();
-    void leave_together();
     std::string failure() const;
 
+    std::mutex progress_mutex_;       // guards what is not guarded otherwise
+    std::atomic<double> polled_ = 0;  // when NCCL's proxy has come last
     Formed formed_;
     ProgressThread& progress_;
     const double close_s_;

@@ -16,7 +16,7 @@ namespace afflux::nccl {
 namespace {
 
 constexpr std::uint16_t kPort = 4700;
-constexpr std::string_view kUdp = "udp://";
+constexpr std::string_view kUdp = "udp://", kStreams = "streams://";
 
 std::optional<std::string> variable(const char* name) {
     const char* const found = std::getenv(name);
@@ -75,17 +75,18 @@ control::Place place_of(const std::string& value, std::string_view authority) {
     return place;
 }
 
-std::vector<control::Place> aggregators_of(const std::string& value) {
+std::vector<control::Place> aggregators_of(const std::string& value, std::string_view scheme) {
     std::vector<control::Place> places;
     for (const std::string& each : split(value)) {
         const std::string_view text = each;
-        if (text.substr(0, kUdp.size()) != kUdp || text.find('?') != text.npos) {
-            refuse(
-                "AFFLUX_AGGREGATOR", value,
-                "NCCL's plugin takes udp://host[:port], several with commas between, or shards://");
+        if (!text.starts_with(scheme) || text.find('?') != text.npos) {
+            refuse("AFFLUX_AGGREGATOR", value,
+                   "NCCL's plugin takes streams://[host[:port]], or udp://host[:port], of which "
+                   "there may be several with commas between");
         }
-        std::string_view authority = text.substr(kUdp.size());
+        std::string_view authority = text.substr(scheme.size());
         if (!authority.empty() && authority.back() == '/') authority.remove_suffix(1);
+        if (authority.empty() && scheme == kStreams && places.empty()) continue;
         const control::Place place = place_of(value, authority);
         for (const control::Place& other : places) {
             if (other == place) refuse("AFFLUX_AGGREGATOR", value, "an aggregator is named twice");
@@ -120,8 +121,11 @@ Settings read_environment() {
     constexpr double kLeast = 1e-3, kMost = 86400;
     Settings made;
     if (const auto value = variable("AFFLUX_AGGREGATOR")) {
-        made.shards = *value == "shards://";
-        if (!made.shards) made.aggregators = aggregators_of(*value);
+        made.over_streams = value->starts_with(kStreams);
+        made.aggregators = aggregators_of(*value, made.over_streams ? kStreams : kUdp);
+        if (made.over_streams && made.aggregators.size() > 1) {
+            refuse("AFFLUX_AGGREGATOR", *value, "streams:// takes one aggregator");
+        }
     }
     if (const auto value = variable("AFFLUX_INTERFACE")) made.interfaces = split(*value);
     made.nccl_interfaces = variable("NCCL_SOCKET_IFNAME").value_or("");

@@ -17,7 +17,7 @@ inline constexpr unsigned kStreamsMax = 8;
 // Times are in seconds.
 struct Settings {
     std::vector<control::Place> aggregators;  // those that share the columns
-    bool shards = false;  // an engine in each node's process shares them instead
+    bool over_streams = false;  // to each other, and to the aggregator if there is one
     std::optional<std::string> secret;
     std::vector<std::string> interfaces;  // names, addresses or networks; none: by the route
     std::string nccl_interfaces;          // as NCCL_SOCKET_IFNAME has them
@@ -37,7 +37,7 @@ struct Settings {
 
 // Whether all-reduces have somewhere to go.
 inline bool reduces(const Settings& settings) {
-    return settings.shards || !settings.aggregators.empty();
+    return settings.over_streams || !settings.aggregators.empty();
 }
 
 // Reads the variables of docs/environment.md that the plugin knows. Throws std::invalid_argument,

@@ -1,16 +1,19 @@
 #include "nccl/forming.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cmath>
+#include <set>
 #include <stdexcept>
 
 #include "contract/wire.hpp"
 #include "control/errors.hpp"
-#include "nccl/shard_size.hpp"
+#include "nccl/packet_worker.hpp"
+#include "nccl/streams_joining.hpp"
 
 namespace afflux::nccl {
 namespace {
@@ -38,9 +41,9 @@ std::string host_name() {
     return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-unsigned own_lanes(const Interface& interface, const Settings& settings) {
+unsigned own_lanes(const Settings& settings) {
     unsigned lanes = settings.lanes != 0 ? settings.lanes : wire::kLanesMax;
-    if (settings.shards) lanes = std::min(lanes, lanes_of(interface));
+    if (settings.over_streams) return lanes;
     for (const control::Place& each : settings.aggregators) {
         lanes = std::min(lanes, lanes_to(each, settings.connect_s));
     }
@@ -92,21 +95,26 @@ std::vector<std::unique_ptr<JobWorker>> joined(std::vector<std::vector<Ticket>> 
                                                const Settings& settings, double deadline) {
     std::vector<std::unique_ptr<JobWorker>> workers;
     for (std::vector<Ticket>& each : tickets) {
-        workers.push_back(
-            std::make_unique<JobWorker>(std::move(each), static_cast<unsigned>(rank), settings));
-        workers.back()->join(left(deadline, settings));
+        auto made =
+            std::make_unique<PacketWorker>(std::move(each), static_cast<unsigned>(rank), settings);
+        made->join(left(deadline, settings));
+        workers.push_back(std::move(made));
     }
     return workers;
 }
 
-Ticket ticket_in(const Object& said, const Link& link, const std::string& name) {
+// Node 0 sends others to an aggregator.
+void check_place(const control::Place& place, const Link& link) {
+    if (!is_loopback(place.host) || link.is_within_host()) return;
+    throw std::runtime_error("node 0 sends others to " + place.host +
+                             ", where only its own host finds it: the aggregator needs an address "
+                             "of the network");
+}
+
+Ticket ticket_in(const Object& said, const Link& link) {
     const std::optional<Ticket> ticket = Ticket::of(said);
-    if (!ticket) throw std::runtime_error(name + " has sent a ticket that is none");
-    if (is_loopback(ticket->place.host) && !link.is_within_host()) {
-        throw std::runtime_error(name + " sends others to " + ticket->place.host +
-                                 ", where only its own host finds it: the aggregator, or"
-                                 " AFFLUX_INTERFACE, needs an address of the network");
-    }
+    if (!ticket) throw std::runtime_error("node 0 has sent a ticket that is none");
+    check_place(ticket->place, link);
     return *ticket;
 }
 
@@ -118,30 +126,27 @@ std::string named(int rank, const Object& introduction, const std::string& addre
 // Node 0's part.
 class Forming {
   public:
-    Forming(int ranks, const Listener& listener, const Interface& interface,
+    Forming(const std::vector<Handle>& nodes, const Listener& listener, const Interface& interface,
             const Settings& settings, const std::string& sizes, ProgressThread& progress)
-        : listener_(listener),
+        : nodes_(nodes),
+          listener_(listener),
           interface_(interface),
           settings_(settings),
           sizes_(sizes),
           progress_(progress),
           deadline_(monotonic_now() + kSteps * settings.connect_s) {
-        made_.ranks = ranks;
+        made_.ranks = static_cast<int>(nodes.size());
     }
 
     Formed form() {
         try {
             gather();
-            lanes_ = std::min(lanes_, own_lanes(interface_, settings_));
-            if (settings_.shards) {
-                gather_shards();
+            if (settings_.over_streams) {
+                join_streams();
             } else {
-                create();
+                join_jobs();
             }
-            give_tickets();
-            made_.workers = joined(std::move(tickets_), 0, settings_, deadline_);
-            keep_leases();
-            for (Peer& each : made_.peers) confirm(each);
+            confirm();
             for (Peer& each : made_.peers) look_at(each);
             left(deadline_, settings_);
         } catch (const std::exception& error) {
@@ -163,6 +168,42 @@ class Forming {
 
   private:
     void tell(Peer& peer, const Object& message) { peer.link.send(message, deadline_); }
+
+    void join_jobs() {
+        lanes_ = std::min(lanes_, own_lanes(settings_));
+        create();
+        give_tickets();
+        made_.workers = joined(std::move(tickets_), 0, settings_, deadline_);
+        keep_leases();
+    }
+
+    void join_streams() {
+        const StreamsPlan plan = StreamsPlan::made(interface_, settings_);
+        for (Peer& each : made_.peers) tell(each, plan.object());
+        made_.workers =
+            nccl::join_streams(plan, nodes_, 0, listener_, deadline_, [this] { heed_peers(); });
+    }
+
+    // A node may give up, or may have joined already.
+    void heed_peers() {
+        for (Peer& each : made_.peers) {
+            if (has_joined(each)) continue;
+            try {
+                if (const std::optional<Object> said = each.link.take()) note_joined(each, *said);
+            } catch (const control::Unreachable& error) {
+                throw std::runtime_error(each.name + " has gone: " + error.what());
+            }
+        }
+    }
+
+    bool has_joined(const Peer& peer) const { return joined_.count(peer.rank) != 0; }
+
+    void note_joined(const Peer& peer, const Object& said) {
+        if (const auto failed = said.text("failed")) {
+            throw std::runtime_error(peer.name + ": " + *failed);
+        }
+        joined_.insert(peer.rank);
+    }
 
     // The communicator is formed with the first that hears it. A node that does not is gone, which
     // ends the communicator as at any later time.
@@ -210,8 +251,8 @@ class Forming {
             note(name + ": " + *failed);
         } else if (said.integer("ranks") != made_.ranks) {
             note(name + " is of a communicator of another size");
-        } else if (said.boolean("shards") != settings_.shards) {
-            note(name + " and node 0 do not agree on AFFLUX_AGGREGATOR=shards://");
+        } else if (said.boolean("streams") != settings_.over_streams) {
+            note(name + " and node 0 do not agree on AFFLUX_AGGREGATOR: one has streams://");
         } else if (said.text("sizes") != sizes_) {
             note(
                 name +
@@ -252,25 +293,6 @@ class Forming {
         }
     }
 
-    // Each node's engine has jobs of the same size; together they have all columns.
-    void gather_shards() {
-        const ShardSize size{lanes_, settings_.jobs, settings_.slots};
-        for (Peer& each : made_.peers) tell(each, size.object());
-        made_.engine = size.engine(interface_, made_.ranks);
-        for (const Ticket& ticket : made_.engine->tickets()) tickets_.push_back({ticket});
-        for (Peer& each : made_.peers) {
-            for (std::vector<Ticket>& job : tickets_) job.push_back(ticket_of(each));
-        }
-    }
-
-    Ticket ticket_of(Peer& peer) const {
-        const Object said = peer.link.receive(deadline_);
-        if (const auto failed = said.text("failed")) {
-            throw std::runtime_error(peer.name + ": " + *failed);
-        }
-        return ticket_in(said, peer.link, peer.name);
-    }
-
     void give_tickets() {
         const auto jobs = static_cast<std::int64_t>(tickets_.size());
         const auto each_has = static_cast<std::int64_t>(tickets_.front().size());
@@ -290,14 +312,22 @@ class Forming {
         }
     }
 
-    void confirm(Peer& peer) const {
-        try {
-            const Object said = peer.link.receive(deadline_);
-            if (const auto failed = said.text("failed")) {
-                throw std::runtime_error(peer.name + ": " + *failed);
+    // Waits until all have joined.
+    void confirm() {
+        std::vector<pollfd> missing;
+        for (;;) {
+            heed_peers();
+            missing.clear();
+            const Peer* first = nullptr;
+            for (const Peer& each : made_.peers) {
+                if (has_joined(each)) continue;
+                if (first == nullptr) first = &each;
+                missing.push_back({each.link.number(), POLLIN, 0});
             }
-        } catch (const control::Unreachable& error) {
-            throw std::runtime_error(peer.name + " does not join: " + error.what());
+            if (first == nullptr) return;
+            const double seconds = deadline_ - monotonic_now();
+            if (seconds <= 0) throw std::runtime_error(first->name + " does not join in time");
+            ::poll(missing.data(), missing.size(), static_cast<int>(std::ceil(1e3 * seconds)));
         }
     }
 
@@ -324,12 +354,14 @@ class Forming {
         made_.keeper = std::make_unique<control::LeaseKeeper>(std::move(leases), lost);
     }
 
+    const std::vector<Handle>& nodes_;
     const Listener& listener_;
     const Interface& interface_;
     const Settings& settings_;
     const std::string& sizes_;
     ProgressThread& progress_;
     double deadline_;
+    std::set<int> joined_;
     Formed made_{};
     unsigned lanes_ = wire::kLanesMax;
     std::string failure_;
@@ -351,31 +383,42 @@ std::vector<std::vector<Ticket>> heard_tickets(Link& link, double deadline) {
     for (std::int64_t job = 0; job < jobs; ++job) {
         tickets.emplace_back();
         for (std::int64_t i = 0; i < aggregators; ++i) {
-            tickets.back().push_back(ticket_in(heard(link, deadline), link, "node 0"));
+            tickets.back().push_back(ticket_in(heard(link, deadline), link));
         }
     }
     return tickets;
 }
 
+std::vector<std::unique_ptr<JobWorker>> joined_streams(Link& link, const std::vector<Handle>& nodes,
+                                                       int rank, const Listener& listener,
+                                                       double deadline) {
+    const StreamsPlan plan = StreamsPlan::of(heard(link, deadline));
+    if (plan.aggregator) check_place(*plan.aggregator, link);
+    return join_streams(plan, nodes, rank, listener, deadline, [&link] {
+        const std::optional<Object> said = link.take();
+        if (said) throw std::runtime_error(said->text("failed").value_or("node 0 speaks"));
+    });
+}
+
 // The part of every other node.
-Formed take_part(Link link, int ranks, int rank, const Interface& interface,
+Formed take_part(Link link, const std::vector<Handle>& nodes, int rank, const Listener& listener,
                  const Settings& settings, const std::string& sizes) {
     // Node 0 has begun before, as it has answered.
     const double later = monotonic_now() + kSteps * settings.connect_s + kLonger;
     Formed made{};
     made.rank = rank;
-    made.ranks = ranks;
+    made.ranks = static_cast<int>(nodes.size());
     const Object introduction = Object().set("rank", std::int64_t{rank}).set("host", host_name());
     unsigned lanes = 0;
     try {
-        lanes = own_lanes(interface, settings);
+        lanes = own_lanes(settings);
     } catch (const std::exception& error) {
         link.send(Object(introduction).set("failed", error.what()), later);
         throw;
     }
     link.send(Object(introduction)
-                  .set("ranks", std::int64_t{ranks})
-                  .set("shards", settings.shards)
+                  .set("ranks", std::int64_t{made.ranks})
+                  .set("streams", settings.over_streams)
                   .set("sizes", sizes)
                   .set("step_ms", static_cast<std::int64_t>(std::ceil(1e3 * settings.connect_s)))
                   .set("lanes", std::int64_t{lanes}),
@@ -393,12 +436,11 @@ Formed take_part(Link link, int ranks, int rank, const Interface& interface,
         }
     };
     try {
-        if (settings.shards) {
-            const ShardSize size = ShardSize::of(heard(link, later));
-            attempt([&] { made.engine = size.engine(interface, ranks); });
-            for (const Ticket& each : made.engine->tickets()) link.send(each.object(), later);
-        }
-        attempt([&] { made.workers = joined(heard_tickets(link, later), rank, settings, later); });
+        attempt([&] {
+            made.workers = settings.over_streams
+                               ? joined_streams(link, nodes, rank, listener, later)
+                               : joined(heard_tickets(link, later), rank, settings, later);
+        });
         link.send(Object().set("joined", true), later);
         heard(link, later);
     } catch (const control::Unreachable& error) {
@@ -411,16 +453,19 @@ Formed take_part(Link link, int ranks, int rank, const Interface& interface,
 
 }  // namespace
 
-Formed form(const Handle& first, int ranks, int rank, const Listener& listener,
+Formed form(const std::vector<Handle>& nodes, int rank, const Listener& listener,
             const Interface& interface, const Settings& settings, const std::string& sizes,
             ProgressThread& progress) {
-    if (ranks < 1 || ranks > static_cast<int>(wire::kWorkersMax)) {
-        throw std::runtime_error("a job has at most " + std::to_string(wire::kWorkersMax) +
-                                 " workers, not " + std::to_string(ranks));
+    // An aggregator of streams is a member of the mesh, too.
+    const bool aggregated = settings.over_streams && !settings.aggregators.empty();
+    const std::size_t most = aggregated ? wire::kWorkersMax - 1 : wire::kWorkersMax;
+    if (nodes.empty() || nodes.size() > most) {
+        throw std::runtime_error("a job has at most " + std::to_string(most) + " workers, not " +
+                                 std::to_string(nodes.size()));
     }
-    if (rank == 0) return Forming(ranks, listener, interface, settings, sizes, progress).form();
-    return take_part(Link::connect(first, monotonic_now() + settings.connect_s), ranks, rank,
-                     interface, settings, sizes);
+    if (rank == 0) return Forming(nodes, listener, interface, settings, sizes, progress).form();
+    return take_part(Link::connect(nodes[0], monotonic_now() + settings.connect_s), nodes, rank,
+                     listener, settings, sizes);
 }
 
 }  // namespace afflux::nccl

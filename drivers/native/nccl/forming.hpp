@@ -1,4 +1,5 @@
-// How the nodes of a communicator come to a job: node 0 creates it, and gives the others tickets.
+// How the nodes of a communicator come to jobs: node 0 creates them, and gives the others tickets;
+// or they have streams to each other.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,6 @@
 #include "nccl/environment.hpp"
 #include "nccl/job_worker.hpp"
 #include "nccl/link.hpp"
-#include "nccl/own_engine.hpp"
 #include "nccl/progress.hpp"
 
 namespace afflux::nccl {
@@ -49,17 +49,16 @@ struct Formed {
     std::vector<Peer> peers;
     std::vector<std::unique_ptr<control::JobLease>> leases;
     std::vector<std::unique_ptr<JobWorker>> workers;
-    std::unique_ptr<OwnEngine> engine;  // where an engine in each node shares the columns
-    std::unique_ptr<Loss> loss;         // with the keeper of the leases, which writes there
+    std::unique_ptr<Loss> loss;  // with the keeper of the leases, which writes there
     std::unique_ptr<control::LeaseKeeper> keeper;
 };
 
-// Waits for the others, and for all steps together at most three times as long as the settings say
-// for one. The keeper wakes `progress`, which must live as long as what has been formed. `sizes`
-// are those that the tuner takes, as text. Throws std::runtime_error at every node if one cannot
-// take part, or has other sizes; all that has been created is closed then. After it has returned
-// little is left that can fail, as other nodes count on this one.
-Formed form(const Handle& first, int ranks, int rank, const Listener& listener,
+// Waits for the other `nodes`, in order, and for all steps together at most three times as long as
+// the settings say for one. The keeper wakes `progress`, which must live as long as what has been
+// formed. `sizes` are those that the tuner takes, as text. Throws std::runtime_error at every node
+// if one cannot take part, or has other sizes; all that has been created is closed then. After it
+// has returned little is left that can fail, as other nodes count on this one.
+Formed form(const std::vector<Handle>& nodes, int rank, const Listener& listener,
             const Interface& interface, const Settings& settings, const std::string& sizes,
             ProgressThread& progress);
 

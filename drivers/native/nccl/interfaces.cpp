@@ -258,15 +258,4 @@ unsigned lanes_to(const control::Place& place, double seconds) {
     return lanes_for(route.own, route.mtu, "the path to " + place.text());
 }
 
-unsigned lanes_of(const Interface& interface) {
-    ifreq request{};
-    std::strncpy(request.ifr_name, interface.name.c_str(), sizeof request.ifr_name - 1);
-    const int probe = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const int failed = ioctl(probe, SIOCGIFMTU, &request);
-    const int error = errno;
-    close(probe);
-    if (failed != 0) throw std::system_error(error, std::generic_category(), interface.name);
-    return lanes_for(interface.address, static_cast<std::size_t>(request.ifr_mtu), interface.name);
-}
-
 }  // namespace afflux::nccl

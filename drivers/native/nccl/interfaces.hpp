@@ -38,9 +38,6 @@ bool is_loopback(const std::string& host);
 // std::invalid_argument if there is none, control::Unreachable if the aggregator has no address.
 std::vector<Interface> find_interfaces(const Settings& settings);
 
-// The most lanes whose packets an interface carries unfragmented. Throws as lanes_to.
-unsigned lanes_of(const Interface& interface);
-
 // The most lanes whose packets the route to an aggregator carries unfragmented; its name may take
 // so many seconds. Throws std::system_error or std::invalid_argument if there is no route, or not
 // one block fits, and control::Unreachable if it has no address.

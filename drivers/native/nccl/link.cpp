@@ -61,8 +61,8 @@ void Listener::close() {
     if (number_ >= 0) control::close_own(std::exchange(number_, -1));
 }
 
-Link Link::connect(const Handle& handle, double deadline) {
-    if (!handle.is_one()) throw control::Misbehaved("the handle of node 0 is not Afflux's");
+Link Link::connect(const Handle& handle, double deadline, const std::function<void()>& between) {
+    if (!handle.is_one()) throw control::Misbehaved("the handle of a node is not Afflux's");
     const std::uint16_t port = ntohs(handle.listener.place.sin6_port);
     for (;;) {
         try {
@@ -72,13 +72,14 @@ Link Link::connect(const Handle& handle, double deadline) {
             const auto answer = Object::parse(socket.receive(deadline, kLineBytes));
             const std::string theirs = answer ? answer->text("nonce").value_or("") : "";
             if (!control::is_nonce(theirs)) {
-                throw control::NotAuthenticated("another program listens in the place of node 0");
+                throw control::NotAuthenticated("another program listens in the place of a node");
             }
             auto [own, other] = control::connection_codes(handle.secret_text(), nonce, theirs);
             return Link(std::move(socket), std::move(own), std::move(other));
         } catch (const control::Unreachable&) {
             if (monotonic_now() + 0.02 > deadline) throw;
         }
+        between();
         std::this_thread::sleep_for(kAgain);
     }
 }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,8 +54,10 @@ class Listener {
 // All throw what LineSocket does, or control::NotAuthenticated.
 class Link {
   public:
-    // Connects to node 0; tries again while it does not answer, as strangers may be before.
-    static Link connect(const Handle& handle, double deadline);
+    // Connects to another node; tries again while it does not answer, as strangers may be before.
+    // Calls `between` between tries.
+    static Link connect(
+        const Handle& handle, double deadline, const std::function<void()>& between = [] {});
 
     void send(const control::Object& message, double deadline);
     control::Object receive(double deadline);
@@ -67,6 +70,8 @@ class Link {
     // Of a connection within a host both addresses are the same.
     bool is_within_host() const { return socket_.own().first == socket_.peer().first; }
     void close() { socket_.close(); }
+    // The socket, for something else than messages.
+    int release() { return socket_.release(); }
 
   private:
     friend class Door;

@@ -9,9 +9,6 @@ inline constexpr char kMeasuredSizes[] = R"(
 soft      1       2      none
 soft      1       4      262144:1048576,26214400:
 soft      1       8      none
-shards    1       2      none
-shards    1       4      none
-shards    1       8      none
 )";
 
 }  // namespace afflux::nccl

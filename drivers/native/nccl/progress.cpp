@@ -70,21 +70,18 @@ void ProgressThread::do_tasks() {
 void ProgressThread::run() {
     while (!stopping_) {
         do_tasks();
+        polled_.assign(1, {wake_, POLLIN, 0});
         double next = std::numeric_limits<double>::infinity();
-        const double now = control::monotonic_now();
-        for (Comm* each : comms_) next = std::min(next, each->progress(now));
+        // Before it looks: a request that is posted meanwhile is either seen, or wakes it.
+        until_.store(next, std::memory_order_seq_cst);
+        for (Comm* each : comms_) next = std::min(next, each->progress(polled_));
         sleep(next);
     }
 }
 
 void ProgressThread::sleep(double until) {
-    polled_.assign(1, {wake_, POLLIN, 0});
-    for (const Comm* each : comms_) each->watch(polled_);
-    sleeping_.store(true, std::memory_order_seq_cst);
-    // A request that was posted before has not woken anybody.
-    const bool waited_for = std::any_of(comms_.begin(), comms_.end(),
-                                        [](const Comm* each) { return each->is_waited_for(); });
-    const double seconds = waited_for ? 0 : std::max(0.0, until - control::monotonic_now());
+    until_.store(until, std::memory_order_seq_cst);
+    const double seconds = std::max(0.0, until - control::monotonic_now());
     timespec time{};
     if (std::isfinite(seconds)) {
         time.tv_sec = static_cast<time_t>(seconds);
@@ -92,7 +89,6 @@ void ProgressThread::sleep(double until) {
     }
     const int ready =
         ppoll(polled_.data(), polled_.size(), std::isfinite(seconds) ? &time : nullptr, nullptr);
-    sleeping_.store(false, std::memory_order_seq_cst);
     if (ready > 0 && polled_[0].revents != 0) {
         std::uint64_t count;
         [[maybe_unused]] const ssize_t bytes = read(wake_, &count, sizeof count);

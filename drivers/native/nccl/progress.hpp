@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace afflux::nccl {
 
 class Comm;
+
+// Seconds for which NCCL's proxy is taken to come again, so that the thread leaves work to it.
+inline constexpr double kPatience = 2e-3;
 
 class ProgressThread {
   public:
@@ -28,9 +32,9 @@ class ProgressThread {
     // Has something done by the thread, between two turns, and waits for it.
     void call(const std::function<void()>& task);
 
-    // A request has been posted: wakes the thread if it sleeps.
-    void notice() {
-        if (sleeping_.load(std::memory_order_seq_cst)) wake();
+    // A request has been posted: wakes the thread if it does not come soon.
+    void notice(double now) {
+        if (until_.load(std::memory_order_seq_cst) > now + kPatience) wake();
     }
     void wake();
 
@@ -41,7 +45,8 @@ class ProgressThread {
 
     std::vector<Comm*> comms_;
     std::vector<pollfd> polled_;
-    std::atomic<bool> sleeping_ = false;
+    // When it comes at the latest, while it sleeps; before it looks what there is, any time.
+    std::atomic<double> until_ = std::numeric_limits<double>::infinity();
     std::atomic<bool> stopping_ = false;
     int wake_;
     std::mutex mutex_;

@@ -6,7 +6,8 @@
 //     soft      10      4      none
 //
 // A range has both its ends in it; one without an end has all sizes from there on. The engine is
-// named as its control channel names it; that of `shards://` is `shards`.
+// named as its control channel names it; an aggregator of streams is `streams`, and the nodes
+// themselves, over streams, are `mesh`.
 #pragma once
 
 #include <cstddef>

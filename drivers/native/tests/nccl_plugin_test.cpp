@@ -149,7 +149,7 @@ template <typename Table>
 void test_rings(const Table& table, int rounds, bool shards = false) {
     ControlledAggregator aggregator;
     CHECK(std::strcmp(table.name, "Afflux") == 0);
-    setenv("AFFLUX_AGGREGATOR", shards ? "shards://" : aggregator.url().c_str(), 1);
+    setenv("AFFLUX_AGGREGATOR", shards ? "streams://" : aggregator.url().c_str(), 1);
     setenv("AFFLUX_INTERFACE", "lo", 1);
     const Version<Table> version{table};
     version.init();

@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -18,7 +19,6 @@ from afflux_drivers.option_types import checked, seconds
 __all__ = ["add_arguments", "library_path", "run"]
 
 _LIBRARY = "libnccl-net-afflux.so"
-_SHARDS = "shards://"
 _TABLES = (8, 9, 10, 11, 12)
 _NCCL_WHEELS = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 _OLDEST_NCCL = (2, 20)
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=checked(_named),
         metavar="URL",
-        help="udp://host[:port], several with commas between, or shards://; "
+        help="udp://host[:port], several with commas between, or streams://[host[:port]]; "
         "default: AFFLUX_AGGREGATOR",
     )
     parser.add_argument(
@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measured.add_argument(
         "--engine",
         metavar="KIND",
-        help="that summed; default: as the aggregator answers, or shards",
+        help="that summed; default: as the aggregator answers; of streams:// mesh, or streams "
+        "with an aggregator",
     )
     parser.set_defaults(run=run)
 
@@ -89,12 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     if arguments.measured is not None:
         return _print_line(arguments, url)
-    each_url = [] if url == _SHARDS else AggregatorUrl.parse(url).each
     path = library_path()
     findings = [
         *_library(path, url),
         _nccl(),
-        *(_aggregator(each, arguments.timeout) for each in each_url),
+        *_aggregators(AggregatorUrl.parse(url), arguments.timeout),
     ]
     for good, text in findings:
         print(f"# {'ok' if good else 'MISSING'}: {text}")
@@ -127,9 +127,10 @@ def _engine(url: str, timeout_s: float) -> str:
     Raises:
         ValueError: It does not answer.
     """
-    if url == _SHARDS:
-        return "shards"
-    about = ask(AggregatorUrl.parse(url).each[0], timeout_s)
+    where = AggregatorUrl.parse(url)
+    if where.scheme == "streams":
+        return "streams" if where.host else "mesh"
+    about = ask(where.each[0], timeout_s)
     if "error" in about:
         raise ValueError(f"{url}: {about['error']}; or give --engine")
     return str(about["engine"])
@@ -141,8 +142,8 @@ def _named(text: str) -> str:
     Raises:
         ValueError: The plugin cannot have them there.
     """
-    if text == _SHARDS:
-        return text
+    if text.startswith("streams:"):
+        return str(AggregatorUrl.parse(text))
     url = AggregatorUrl.parse_running(text)
     if url.parent is not None:
         raise ValueError(f"{text!r}: NCCL's plugin knows no trees of aggregators")
@@ -209,6 +210,22 @@ def _nccl() -> Finding:
     return Finding(
         True, "no wheel of NCCL is in this environment; the program's own must be 2.20 or later"
     )
+
+
+def _aggregators(url: AggregatorUrl, timeout_s: float) -> Iterator[Finding]:
+    if url.scheme == "udp":
+        yield from (_aggregator(each, timeout_s) for each in url.each)
+    elif url.host:
+        yield _streams_aggregator(url, timeout_s)
+
+
+def _streams_aggregator(url: AggregatorUrl, timeout_s: float) -> Finding:
+    # It says nothing before a node's claim, and has no control channel to ask.
+    try:
+        with socket.create_connection((url.host, url.port), timeout_s):
+            return Finding(True, f"{url} accepts connections")
+    except OSError as error:
+        return Finding(False, f"{url}: {error}")
 
 
 def _aggregator(url: str, timeout_s: float) -> Finding:

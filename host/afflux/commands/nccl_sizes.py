@@ -67,7 +67,7 @@ def table_line(engine: str, gbit: float, nodes: int, ranges: str) -> str:
     """Return a line of the table.
 
     Args:
-        engine: The kind that sums: that of `afflux info`, or shards.
+        engine: The kind that sums: that of `afflux info`, mesh, or streams.
         gbit: Rate of the nodes' links, in Gbit/s.
         nodes: How many there are.
         ranges: From `winning`.

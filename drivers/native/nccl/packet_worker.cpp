@@ -1,4 +1,4 @@
-#include "nccl/job_worker.hpp"
+#include "nccl/packet_worker.hpp"
 
 #include <algorithm>
 #include <array>
@@ -45,7 +45,7 @@ const char* name_of(arithmetic::Op op) {
 
 }  // namespace
 
-JobWorker::End::End(const control::Ticket& given, unsigned rank, const Settings& settings)
+PacketWorker::End::End(const control::Ticket& given, unsigned rank, const Settings& settings)
     : ticket(given),
       // Several probes must fit the time in which their silence is judged.
       session(job_of(given, rank), std::min(1.0, settings.peer_s / 5)),
@@ -57,7 +57,8 @@ JobWorker::End::End(const control::Ticket& given, unsigned rank, const Settings&
     }
 }
 
-JobWorker::JobWorker(std::vector<control::Ticket> tickets, unsigned rank, const Settings& settings)
+PacketWorker::PacketWorker(std::vector<control::Ticket> tickets, unsigned rank,
+                           const Settings& settings)
     : tickets_(std::move(tickets)), peer_s_(settings.peer_s) {
     std::vector<worker::Line*> lines;
     std::vector<worker::Session*> sessions;
@@ -75,7 +76,7 @@ JobWorker::JobWorker(std::vector<control::Ticket> tickets, unsigned rank, const 
     calls_ = std::make_unique<worker::Calls>(*loop_, lines, sessions);
 }
 
-void JobWorker::join(double seconds) {
+void PacketWorker::join(double seconds) {
     std::deque<worker::Join> joins;
     try {
         for (End& each : ends_) each.line.open(joins.emplace_back(each.session));
@@ -98,7 +99,7 @@ void JobWorker::join(double seconds) {
     }
 }
 
-void JobWorker::begin(const Reduction& reduction) {
+void PacketWorker::begin(const Reduction& reduction) {
     std::string about = std::string(":") + name_of(reduction.op) + ":" + name_of(reduction.dtype) +
                         ":" + std::to_string(reduction.count);
     void* outputs[] = {reduction.elements};
@@ -121,7 +122,7 @@ void JobWorker::begin(const Reduction& reduction) {
     next_look_ = now + kLook;
 }
 
-bool JobWorker::advance() {
+bool PacketWorker::advance() {
     afflux_outcome outcome{};
     switch (calls_->advance(operation_, 0, outcome)) {
         case AFFLUX_OVER:
@@ -137,7 +138,7 @@ bool JobWorker::advance() {
     return false;
 }
 
-void JobWorker::look(double now) {
+void PacketWorker::look(double now) {
     next_look_ = now + kLook;
     const std::vector<const worker::Operation*> parts = calls_->parts();
     for (std::size_t i = 0; i < ends_.size(); ++i) {
@@ -157,7 +158,7 @@ void JobWorker::look(double now) {
     }
 }
 
-void JobWorker::fail(const char* text) {
+void PacketWorker::fail(const char* text) {
     try {
         calls_->raise_failure();
     } catch (const worker::Disagreed&) {
@@ -170,13 +171,13 @@ void JobWorker::fail(const char* text) {
     throw std::runtime_error(text);
 }
 
-double JobWorker::next_timer() const {
+double PacketWorker::next_timer() const {
     double next = next_look_;
     for (const End& each : ends_) next = std::min(next, each.line.next_timer());
     return next;
 }
 
-void JobWorker::watch(std::vector<pollfd>& polled) const {
+void PacketWorker::watch(std::vector<pollfd>& polled) const {
     for (const End& each : ends_) {
         if (each.line.idle()) continue;
         short events = each.line.blocked() ? POLLIN | POLLOUT : POLLIN;
@@ -187,19 +188,19 @@ void JobWorker::watch(std::vector<pollfd>& polled) const {
     }
 }
 
-void JobWorker::close() {
+void PacketWorker::stop() {
     if (calls_) calls_->close();
     operation_ = 0;
     for (End& each : ends_) each.line.close();
 }
 
-std::string JobWorker::engine() const {
+std::string PacketWorker::engine() const {
     const std::string& first = tickets_.front().engine;
     const auto same = [&first](const control::Ticket& each) { return each.engine == first; };
     return std::all_of(tickets_.begin(), tickets_.end(), same) ? first : "";
 }
 
-std::string JobWorker::statistics() const {
+std::string PacketWorker::statistics() const {
     std::uint64_t packets = 0, blocks = 0;
     for (const End& each : ends_) {
         packets += each.session.counts.packets_sent;

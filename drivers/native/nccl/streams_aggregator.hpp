@@ -1,0 +1,31 @@
+// Connections with an aggregator of streams, from the side of who connects (docs/streams.md,
+// Handshake).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "control/channel.hpp"
+#include "control/line_socket.hpp"
+
+namespace afflux::nccl {
+
+// What ranks prove to an aggregator that they know, in hexadecimal; it opens no control channel.
+std::string streams_key(const std::optional<std::string>& secret);
+
+// The place of a connection in a mesh that has an aggregator.
+struct StreamsClaim {
+    std::string mesh;  // 32 octets that no other mesh has
+    std::uint32_t ranks;
+    std::uint32_t rank;
+};
+
+// The connection. Tries again while nobody answers, and calls `between` between tries. Throws
+// control::Error.
+control::LineSocket connect_streams(const control::Place& place, const std::string& key,
+                                    const StreamsClaim& claim, double deadline,
+                                    const std::function<void()>& between);
+
+}  // namespace afflux::nccl
