@@ -1,18 +1,17 @@
 #include "nccl/forming.hpp"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cmath>
-#include <set>
 #include <stdexcept>
 
 #include "contract/wire.hpp"
 #include "control/errors.hpp"
 #include "nccl/packet_worker.hpp"
+#include "nccl/roll_call.hpp"
 #include "nccl/streams_joining.hpp"
 
 namespace afflux::nccl {
@@ -27,7 +26,6 @@ constexpr double kJobCloseAnswer = 2;  // seconds for an aggregator to confirm t
 // Node 0 has this many times the time for one step: all nodes come, the jobs are created, all join.
 // The others wait longer, so that they hear from it why it fails.
 constexpr double kSteps = 3, kLonger = 2;
-constexpr double kTellOutcome = 1;  // seconds for the kernel to take a line; it does so at once
 
 // The seconds for one step that are left of all.
 double left(double deadline, const Settings& settings) {
@@ -146,23 +144,16 @@ class Forming {
             } else {
                 join_jobs();
             }
-            confirm();
-            for (Peer& each : made_.peers) look_at(each);
+            roll_.confirm(deadline_);
             left(deadline_, settings_);
         } catch (const std::exception& error) {
             const std::string text = error.what();
-            for (Peer& each : made_.peers) {
-                try {
-                    each.link.send(Object().set("failed", text), monotonic_now() + kTellOutcome);
-                } catch (const control::Error&) {
-                    // It has gone itself.
-                }
-            }
+            roll_.fail(text);
             made_.keeper.reset();
             close_all(made_.leases);
             throw std::runtime_error(text);
         }
-        go();
+        roll_.go();
         return std::move(made_);
     }
 
@@ -181,40 +172,7 @@ class Forming {
         const StreamsPlan plan = StreamsPlan::made(interface_, settings_);
         for (Peer& each : made_.peers) tell(each, plan.object());
         made_.workers =
-            nccl::join_streams(plan, nodes_, 0, listener_, deadline_, [this] { heed_peers(); });
-    }
-
-    // A node may give up, or may have joined already.
-    void heed_peers() {
-        for (Peer& each : made_.peers) {
-            if (has_joined(each)) continue;
-            try {
-                if (const std::optional<Object> said = each.link.take()) note_joined(each, *said);
-            } catch (const control::Unreachable& error) {
-                throw std::runtime_error(each.name + " has gone: " + error.what());
-            }
-        }
-    }
-
-    bool has_joined(const Peer& peer) const { return joined_.count(peer.rank) != 0; }
-
-    void note_joined(const Peer& peer, const Object& said) {
-        if (const auto failed = said.text("failed")) {
-            throw std::runtime_error(peer.name + ": " + *failed);
-        }
-        joined_.insert(peer.rank);
-    }
-
-    // The communicator is formed with the first that hears it. A node that does not is gone, which
-    // ends the communicator as at any later time.
-    void go() {
-        for (Peer& each : made_.peers) {
-            try {
-                each.link.send(Object().set("go", true), monotonic_now() + kTellOutcome);
-            } catch (const control::Error&) {
-                // Its end of the connection tells.
-            }
-        }
+            nccl::join_streams(plan, nodes_, 0, listener_, deadline_, [this] { roll_.heed(); });
     }
 
     // Also after a node has said that it cannot take part: those that come later hear why, too.
@@ -312,36 +270,6 @@ class Forming {
         }
     }
 
-    // Waits until all have joined.
-    void confirm() {
-        std::vector<pollfd> missing;
-        for (;;) {
-            heed_peers();
-            missing.clear();
-            const Peer* first = nullptr;
-            for (const Peer& each : made_.peers) {
-                if (has_joined(each)) continue;
-                if (first == nullptr) first = &each;
-                missing.push_back({each.link.number(), POLLIN, 0});
-            }
-            if (first == nullptr) return;
-            const double seconds = deadline_ - monotonic_now();
-            if (seconds <= 0) throw std::runtime_error(first->name + " does not join in time");
-            ::poll(missing.data(), missing.size(), static_cast<int>(std::ceil(1e3 * seconds)));
-        }
-    }
-
-    // A node may have gone, or given up, since it has joined.
-    static void look_at(Peer& peer) {
-        try {
-            const std::optional<Object> said = peer.link.take();
-            if (!said) return;
-            throw std::runtime_error(peer.name + ": " + said->text("failed").value_or("speaks"));
-        } catch (const control::Unreachable& error) {
-            throw std::runtime_error(peer.name + " has gone: " + error.what());
-        }
-    }
-
     void keep_leases() {
         std::vector<control::JobLease*> leases;
         for (const auto& each : made_.leases) leases.push_back(each.get());
@@ -361,8 +289,8 @@ class Forming {
     const std::string& sizes_;
     ProgressThread& progress_;
     double deadline_;
-    std::set<int> joined_;
     Formed made_{};
+    RollCall roll_{made_.peers};
     unsigned lanes_ = wire::kLanesMax;
     std::string failure_;
     std::vector<std::vector<Ticket>> tickets_;  // by job and aggregator

@@ -12,17 +12,10 @@
 #include "nccl/environment.hpp"
 #include "nccl/job_worker.hpp"
 #include "nccl/link.hpp"
+#include "nccl/peer.hpp"
 #include "nccl/progress.hpp"
 
 namespace afflux::nccl {
-
-// Another node: its number, and the connection to it.
-struct Peer {
-    int rank;
-    Link link;
-    std::string name;     // for messages
-    bool closed = false;  // it needs nothing more
-};
 
 // Why the lease keeper says that a job is over.
 class Loss {
