@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
 from tests.support.drivers.served import Served
+from tests.support.host import serving
 from tests.support.host.aggregators import aggregator
 from tests.support.nccl.node import LIBRARY, Buffer, Comm, Node, PluginError, run_nodes
 from tests.support.nccl.ring import SLOT, STEPS, Ring
@@ -21,6 +23,7 @@ from tests.support.nccl.tables import HANDLE_BYTES
 from tests.support.nccl.tuner import ALL_REDUCE, CHAIN, Tuner
 
 __all__ = [
+    "changing",
     "choosing",
     "comparing",
     "deregistering",
@@ -242,6 +245,45 @@ def releasing(library: str) -> None:
         assert run_nodes(again, 2, environment=environment, limit_s=LIMIT_S) == [True] * 2
     finally:
         served.stop()
+
+
+def changed(node: Node, aggregator: int) -> bool:
+    """Sum on when the aggregator ends; node 2 lags behind, as its packets are lost."""
+    node.init()
+    ring = Ring(node)
+    tensor = np.arange(16 * SLOT // 4, dtype=np.int32)
+    good = True
+    # It takes longer than that.
+    kill = threading.Timer(0.1, os.kill, (aggregator, signal.SIGKILL))
+    for step in range(3):
+        if step == 1 and node.rank == 0:
+            kill.start()
+        good = good and bool((ring.all_reduce(tensor, "int32", "sum") == node.size * tensor).all())
+    return good
+
+
+def changing(library: str) -> None:
+    # Node 2 need not lag behind just then.
+    for _ in range(5):
+        change_once(library)
+
+
+def change_once(library: str) -> None:
+    process, line = serving.start("--port", "0", "--no-secret")
+    try:
+        url = next(word for word in line.split() if "://" in word).rstrip(",.;")
+        found = run_nodes(
+            changed,
+            3,
+            process.pid,
+            environment={**variables(library, url), "AFFLUX_NCCL_JOBS": "8"},
+            own={2: {"AFFLUX_TEST_LOSS": "0.3", "AFFLUX_TEST_SEED": "3"}},
+            limit_s=LIMIT_S,
+        )
+        assert found == [True] * 3
+    finally:
+        process.kill()
+        serving.finish(process)
 
 
 def chosen(node: Node) -> list[float]:

@@ -146,6 +146,7 @@ def test_an_aggregator_that_falls_silent():
             "AFFLUX_AGGREGATOR": url.rstrip(",.;"),
             "AFFLUX_PEER_TIMEOUT": "1.5",
             "AFFLUX_CLOSE_TIMEOUT": "1",
+            "AFFLUX_REQUIRE": "1",
         }
         found = run_nodes(
             until_it_is_silent,

@@ -22,8 +22,8 @@ BUGS: dict[str, tuple[Bug, Callable[[str], None]]] = {
     "a request is over when it begins": (
         Bug(
             "nccl/comm.cpp",
-            "formed_.workers[job]->begin(request.reduction);",
-            "formed_.workers[job]->begin(request.reduction);"
+            "kept_[job].keep(over_of_[job] + 1, request.reduction); start(job);",
+            "kept_[job].keep(over_of_[job] + 1, request.reduction); start(job);"
             " request.state.store(Request::State::Done);",
         ),
         planted_checks.sums,
@@ -69,6 +69,18 @@ BUGS: dict[str, tuple[Bug, Callable[[str], None]]] = {
     "nodes do not compare their sizes": (
         Bug("nccl/forming.cpp", 'said.text("sizes") != sizes_', "false"),
         planted_checks.comparing,
+    ),
+    "nobody contributes again to what others lack": (
+        Bug("nccl/comm.cpp", "again_[job] = over_of_[job] != made.over[job];", ""),
+        planted_checks.changing,
+    ),
+    "what was contributed is not put back": (
+        Bug(
+            "nccl/comm.cpp",
+            "kept_[job].restore(over_of_[job] + 1, running->reduction.elements);",
+            "running->clear = false;",
+        ),
+        planted_checks.changing,
     ),
     "a job outlives its communicator": (
         Bug(

@@ -123,7 +123,7 @@ def test_an_aggregator_that_ends():
         found = run_nodes(
             until_the_aggregator_ends,
             3,
-            environment={"AFFLUX_AGGREGATOR": url},
+            environment={"AFFLUX_AGGREGATOR": url, "AFFLUX_REQUIRE": "1"},
             between=process.kill,
         )
     finally:

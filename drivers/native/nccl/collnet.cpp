@@ -139,7 +139,8 @@ abi::Result connect(void* handles[], int ranks, int, void* listen_comm, void** c
         Formed formed =
             form(nodes, place, own->listener, interface, settings, sizes, *made->progress);
         Plugin::get().note_engine(formed.workers.front()->engine());
-        made->comm = std::make_unique<Comm>(std::move(formed), *made->progress, settings);
+        made->comm =
+            std::make_unique<Comm>(std::move(formed), interface, *made->progress, settings);
         made->progress->add(*made->comm);
         *comm = made.release();
         return abi::Success;

@@ -1,9 +1,11 @@
 #include "nccl/comm.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include "control/errors.hpp"
 #include "nccl/log.hpp"
@@ -15,6 +17,7 @@ namespace {
 using control::monotonic_now;
 using control::Object;
 
+constexpr std::uint64_t kNobodyCloses = std::numeric_limits<std::uint64_t>::max();
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kTell = 0.5;  // seconds for the kernel to take a line; it does so at once
 // Seconds for an aggregator to confirm that a job is closed; the second if something has failed, as
@@ -23,11 +26,17 @@ constexpr double kCloseAnswer = 2, kCloseAnswerOfFailed = 0.5;
 
 }  // namespace
 
-Comm::Comm(Formed formed, ProgressThread& progress, const Settings& settings)
+Comm::Comm(Formed formed, const Interface& interface, ProgressThread& progress,
+           const Settings& settings)
     : formed_(std::move(formed)),
       progress_(progress),
-      close_s_(settings.close_s),
-      running_(formed_.workers.size()) {}
+      interface_(interface),
+      settings_(settings),
+      running_(formed_.workers.size()),
+      over_of_(formed_.workers.size()),
+      again_(formed_.workers.size()) {
+    if (!settings.aggregators.empty() && !settings.required) kept_.resize(running_.size());
+}
 
 Comm::~Comm() = default;
 
@@ -106,18 +115,25 @@ double Comm::progress(double now) {
     }
     double next = kNever;
     try {
-        if (formed_.loss) {
+        if (changes_) {
+            if (!change_->is_over()) return kNever;
+            end_change();
+        }
+        if (formed_.loss && !change_) {
             const std::string lost = formed_.loss->why();
-            if (!lost.empty()) throw std::runtime_error(lost);
+            if (!lost.empty()) throw AggregatorGone(lost);
         }
         // The end of one job's operation lets those of others begin.
         do start_next();
         while (advance());
         for (std::size_t job = 0; job < running_.size(); ++job) {
-            if (running_[job] != nullptr) next = std::min(next, formed_.workers[job]->next_timer());
+            if (is_busy(job)) next = std::min(next, formed_.workers[job]->next_timer());
         }
         heed_peers(now);
         if (begun_ > last_) throw std::runtime_error(closed_by_ + " has closed the communicator");
+    } catch (const AggregatorGone& error) {
+        change(error.what());
+        return kNever;
     } catch (const std::exception& error) {
         fail(error.what());
         return kNever;
@@ -129,9 +145,14 @@ double Comm::progress(double now) {
 bool Comm::advance() {
     bool over = false;
     for (std::size_t job = 0; job < running_.size(); ++job) {
-        if (running_[job] == nullptr || !formed_.workers[job]->advance()) continue;
-        finish(job);
+        if (!is_busy(job) || !formed_.workers[job]->advance()) continue;
         over = true;
+        if (!again_[job]) {
+            finish(job);
+            continue;
+        }
+        again_[job] = false;
+        if (running_[job] != nullptr) start(job);
     }
     return over;
 }
@@ -149,23 +170,29 @@ void Comm::start_next() {
         // The proxy's slot is the plugin's until the request is over. A shorter operation leaves
         // its end as it is, which would travel, and spoil the exponents of the last valid block.
         if (request.clear) std::memset(request.send, 0, request.bytes);
-        formed_.workers[job]->begin(request.reduction);
+        if (!kept_.empty() && !change_) kept_[job].keep(over_of_[job] + 1, request.reduction);
+        start(job);
     }
+}
+
+void Comm::start(std::size_t job) {
+    formed_.workers[job]->begin(running_[job]->reduction);
 }
 
 void Comm::finish(std::size_t job) {
     Request& request = *running_[job];
     running_[job] = nullptr;
     ++over_;
+    ++over_of_[job];
     // A full barrier: a GPU reads what has been written here.
     request.state.store(Request::State::Done, std::memory_order_seq_cst);
     say_passed();
 }
 
 void Comm::watch(std::vector<pollfd>& polled) const {
-    if (failed_.load(std::memory_order_relaxed)) return;
+    if (failed_.load(std::memory_order_relaxed) || changes_) return;
     for (std::size_t job = 0; job < running_.size(); ++job) {
-        if (running_[job] != nullptr) formed_.workers[job]->watch(polled);
+        if (is_busy(job)) formed_.workers[job]->watch(polled);
     }
     for (const Peer& each : formed_.peers) {
         if (!each.closed) polled.push_back({each.link.number(), POLLIN, 0});
@@ -191,6 +218,10 @@ void Comm::heed(Peer& peer, const Object& said) {
     if (const auto why = said.text("failed")) {
         fail(*why, &peer);
         throw std::runtime_error(*why);
+    }
+    if (const auto why = said.text("changing")) {
+        changing_[peer.rank] = said;
+        throw AggregatorGone(*why);
     }
     const auto closed = said.integer("closed");
     const auto closing = said.integer("closing");
@@ -231,8 +262,13 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
         failed_.store(true, std::memory_order_release);
         warn(text);
         for (const auto& each : formed_.workers) each->close(text);
-        for (Peer& each : formed_.peers) {
-            if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
+        // While there is a change the connections are its own.
+        if (changes_) {
+            change_->cancel(text);
+        } else {
+            for (Peer& each : formed_.peers) {
+                if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
+            }
         }
     }
     for (Request*& each : running_) {
@@ -244,11 +280,64 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
     }
 }
 
+void Comm::change(const std::string& why) {
+    const auto closed = std::find_if(formed_.peers.begin(), formed_.peers.end(),
+                                     [](const Peer& each) { return each.closed; });
+    if (kept_.empty() || change_) return fail(why);
+    if (closed != formed_.peers.end() || last_ != kNobodyCloses) {
+        return fail(why + ", and " + closed_by_ + " has closed the communicator");
+    }
+    warn("node " + std::to_string(formed_.rank) + ": " + why +
+         "; the nodes go on over streams to each other");
+    for (const auto& each : formed_.workers) each->leave_off();
+    left_ = std::move(formed_.workers);
+    formed_.workers.clear();
+    changes_ = true;
+    change_ = std::make_unique<Change>(formed_, interface_, settings_, why, over_of_,
+                                       std::move(changing_), progress_);
+}
+
+void Comm::end_change() {
+    Change::Made made = change_->take();
+    changes_ = false;
+    formed_.workers = std::move(made.workers);
+    // All others have left theirs, too.
+    for (const auto& each : left_) each->close("");
+    left_.clear();
+    for (std::size_t job = 0; job < running_.size(); ++job) {
+        again_[job] = over_of_[job] != made.over[job];
+        Request* const running = running_[job];
+        if (running != nullptr) kept_[job].restore(over_of_[job] + 1, running->reduction.elements);
+        if (again_[job]) {
+            formed_.workers[job]->begin(kept_[job].reduction(over_of_[job]));
+        } else if (running != nullptr) {
+            start(job);
+        }
+    }
+}
+
+bool Comm::rests() const {
+    return !changes_ && std::find(again_.begin(), again_.end(), true) == again_.end();
+}
+
+// Others may need what this node has contributed last.
+void Comm::await_change() {
+    const double deadline = monotonic_now() + settings_.close_s + 3 * settings_.connect_s;
+    while (!failed_ && !rests()) {
+        if (monotonic_now() > deadline) return fail("closed while the nodes changed");
+        progress(monotonic_now());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 void Comm::close() {
     progress_.remove(*this);
+    const std::scoped_lock alone(progress_mutex_);
     const bool busy = std::any_of(running_.begin(), running_.end(),
                                   [](const Request* each) { return each != nullptr; });
     if (busy || !ring_.empty()) fail("closed while an operation was in flight");
+    await_change();
+    change_.reset();
     if (formed_.keeper) formed_.keeper->stop();
     if (!failed_) {
         if (!formed_.leases.empty()) {
@@ -276,7 +365,7 @@ void Comm::close() {
 
 // An aggregator may have results that other nodes still need, so node 0 waits for these.
 void Comm::wait_for_others() {
-    const double deadline = monotonic_now() + close_s_;
+    const double deadline = monotonic_now() + settings_.close_s;
     for (Peer& each : formed_.peers) {
         if (!each.closed) tell(each, Object().set("closing", static_cast<std::int64_t>(over_)));
     }

@@ -5,13 +5,16 @@
 
 #include <atomic>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "nccl/change.hpp"
 #include "nccl/forming.hpp"
+#include "nccl/kept_inputs.hpp"
 #include "nccl/request.hpp"
 
 namespace afflux::nccl {
@@ -22,8 +25,10 @@ class ProgressThread;
 // other thread has to wake up for it. Where it does not, the device's thread does.
 class Comm {
   public:
-    // Takes over what has been formed; `progress` must live as long.
-    Comm(Formed formed, ProgressThread& progress, const Settings& settings);
+    // Takes over what has been formed.
+    // All must live as long.
+    Comm(Formed formed, const Interface& interface, ProgressThread& progress,
+         const Settings& settings);
     ~Comm();
     Comm(const Comm&) = delete;
     Comm& operator=(const Comm&) = delete;
@@ -55,9 +60,16 @@ class Comm {
     double progress(double now);
     void watch(std::vector<pollfd>& polled) const;
     // Whether the job of the next operation has none.
-    bool next_is_free() const { return running_[begun_ % running_.size()] == nullptr; }
+    bool next_is_free() const { return !is_busy(begun_ % running_.size()); }
     void start_next();
+    void start(std::size_t job);
     bool advance();
+    bool is_busy(std::size_t job) const { return running_[job] != nullptr || again_[job]; }
+    bool rests() const;
+    // The aggregator has gone: begins to go on without it, and ends that.
+    void change(const std::string& why);
+    void end_change();
+    void await_change();
     void finish(std::size_t job);
     void heed_peers(double now);
     void heed(Peer& peer, const control::Object& said);
@@ -72,9 +84,19 @@ class Comm {
     std::atomic<double> polled_ = 0;  // when NCCL's proxy has come last
     Formed formed_;
     ProgressThread& progress_;
-    const double close_s_;
+    const Interface& interface_;
+    const Settings& settings_;
     RequestRing ring_;
     std::vector<Request*> running_;  // by job; null: none
+    // By job: operations that are over here; whether the last of them is carried out once more, for
+    // nodes that lack it; and, as long as there is an aggregator, what they need for that.
+    std::vector<std::uint64_t> over_of_;
+    std::vector<bool> again_;
+    std::vector<KeptInputs> kept_;
+    std::map<int, control::Object> changing_;       // what other nodes have said of a change
+    std::unique_ptr<Change> change_;                // null: there was none yet
+    bool changes_ = false;                          // it is not over yet
+    std::vector<std::unique_ptr<JobWorker>> left_;  // workers of before it
     std::uint64_t begun_ = 0;
     std::uint64_t over_ = 0;
     // After how many operations another node has closed; and, of node 0, until that is answered.

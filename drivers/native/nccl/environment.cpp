@@ -142,6 +142,9 @@ Settings read_environment() {
     read_number("AFFLUX_CONNECT_TIMEOUT", made.connect_s, kLeast, kMost);
     read_number("AFFLUX_PEER_TIMEOUT", made.peer_s, kLeast, kMost);
     read_number("AFFLUX_CLOSE_TIMEOUT", made.close_s, kLeast, kMost);
+    unsigned required = 0;
+    read_number<unsigned>("AFFLUX_REQUIRE", required, 0, 1);
+    made.required = required != 0;
     read_number("AFFLUX_TEST_LOSS", made.loss, 0.0, 0.99);
     read_number<std::uint64_t>("AFFLUX_TEST_SEED", made.seed, 0, (1ULL << 31) - 1);
     return made;

@@ -31,7 +31,8 @@ struct Settings {
     double connect_s = 10;
     double peer_s = 5;
     double close_s = 10;
-    double loss = 0;  // for tests, as is its seed
+    bool required = false;  // whether the end of the aggregator ends a communicator
+    double loss = 0;        // for tests, as is its seed
     std::uint64_t seed = 0;
 };
 

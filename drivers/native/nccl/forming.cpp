@@ -23,9 +23,6 @@ using control::Ticket;
 
 constexpr int kTries = 4;
 constexpr double kJobCloseAnswer = 2;  // seconds for an aggregator to confirm that a job is closed
-// Node 0 has this many times the time for one step: all nodes come, the jobs are created, all join.
-// The others wait longer, so that they hear from it why it fails.
-constexpr double kSteps = 3, kLonger = 2;
 
 // The seconds for one step that are left of all.
 double left(double deadline, const Settings& settings) {

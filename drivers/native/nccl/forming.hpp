@@ -17,6 +17,10 @@
 
 namespace afflux::nccl {
 
+// Node 0 has this many times the time for one step: all nodes come, the jobs are created, all join.
+// The others wait so many seconds longer, so that they hear from it why it fails.
+inline constexpr double kSteps = 3, kLonger = 2;
+
 // Why the lease keeper says that a job is over.
 class Loss {
   public:

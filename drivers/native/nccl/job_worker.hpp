@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,14 @@ struct Reduction {
     arithmetic::Op op;
 };
 
-// Used by one thread. Failures are std::runtime_errors; then the worker has failed, and may
-// only be closed.
+// The aggregator has ended, is silent, or does not know the job any more; the nodes are all there.
+class AggregatorGone : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// Used by one thread at a time. Failures are std::runtime_errors; then the worker has failed, and
+// may only be closed.
 class JobWorker {
   public:
     JobWorker() = default;
@@ -39,6 +46,10 @@ class JobWorker {
 
     // Adds what to wait for.
     virtual void watch(std::vector<pollfd>& polled) const = 0;
+
+    // Takes nothing any more, and touches no memory of others; its connections stay, so that nodes
+    // which do not know why yet find nothing wrong with this one.
+    virtual void leave_off() = 0;
 
     // Stops at once, and touches no memory of others any more. If the communicator has failed,
     // `why` is the reason.

@@ -154,7 +154,7 @@ void PacketWorker::look(double now) {
                                      std::to_string(each.ticket.lanes));
         }
         const std::string gone = each.liveness.look(now, peer_s_);
-        if (!gone.empty()) throw std::runtime_error(gone);
+        if (!gone.empty()) throw AggregatorGone(gone);
     }
 }
 
@@ -165,8 +165,8 @@ void PacketWorker::fail(const char* text) {
         throw std::runtime_error(
             "the nodes disagree: some node called another operation, type or count");
     } catch (const std::exception& error) {
-        throw std::runtime_error("the aggregator at " + tickets_[loop_->serving()].place.text() +
-                                 ": " + error.what());
+        throw AggregatorGone("the aggregator at " + tickets_[loop_->serving()].place.text() + ": " +
+                             error.what());
     }
     throw std::runtime_error(text);
 }

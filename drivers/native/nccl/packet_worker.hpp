@@ -27,6 +27,7 @@ class PacketWorker final : public JobWorker {
     bool advance() override;
     double next_timer() const override;
     void watch(std::vector<pollfd>& polled) const override;
+    void leave_off() override { stop(); }
     void close(const std::string&) override { stop(); }
 
     // The kind of the aggregators' engines, if they are of one.

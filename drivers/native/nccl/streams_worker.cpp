@@ -17,11 +17,8 @@ std::vector<int> numbers(std::size_t nodes) {
 }
 
 // What the mesh says, or that of another node: its ranks are nodes here.
-std::string in_our_words(std::string text, const std::string& aggregator) {
-    constexpr std::string_view kSummer = "the aggregator: ", kRank = "rank ", kNode = "node ";
-    if (text.starts_with(kSummer)) {
-        return "the aggregator at " + aggregator + " has ended: " + text.substr(kSummer.size());
-    }
+std::string in_our_words(std::string text) {
+    constexpr std::string_view kRank = "rank ", kNode = "node ";
     // One that has ended is in front.
     const std::size_t end = text.find(": ");
     const bool ended = text.starts_with(kRank) && text.find(' ', kRank.size()) == end + 1;
@@ -38,7 +35,9 @@ StreamsWorker::StreamsWorker(int rank, const std::vector<int>& sockets, std::siz
     : place_(std::move(place)),
       mesh_(std::make_unique<streams::Mesh>(rank, std::vector<std::vector<int>>{sockets},
                                             numbers(nodes), 1, one_hop, streams::Mesh::Carriers{},
-                                            kAggregated)) {}
+                                            kAggregated)) {
+    if (!place_.empty()) mesh_->keep_results();
+}
 
 void StreamsWorker::begin(const Reduction& reduction) {
     void* const outputs[] = {reduction.elements};
@@ -57,8 +56,10 @@ bool StreamsWorker::advance() {
     } catch (const collectives::Disagreement&) {
         throw std::runtime_error(
             "the nodes disagree: some node called another operation, type or count");
+    } catch (const streams::AggregatorEnded& error) {
+        throw AggregatorGone("the aggregator at " + place_ + " has ended: " + error.what());
     } catch (const collectives::Failed& error) {
-        throw std::runtime_error(in_our_words(error.what(), place_));
+        throw std::runtime_error(in_our_words(error.what()));
     }
 }
 
@@ -68,6 +69,11 @@ double StreamsWorker::next_timer() const {
 
 void StreamsWorker::watch(std::vector<pollfd>& polled) const {
     mesh_->watch(polled);
+}
+
+void StreamsWorker::leave_off() {
+    statistics_ = statistics();
+    mesh_->leave_off();
 }
 
 void StreamsWorker::close(const std::string& why) {

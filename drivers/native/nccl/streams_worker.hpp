@@ -22,6 +22,7 @@ class StreamsWorker final : public JobWorker {
     // What comes and goes says when there is something to do.
     double next_timer() const override;
     void watch(std::vector<pollfd>& polled) const override;
+    void leave_off() override;
     void close(const std::string& why) override;
 
     // `mesh`; `streams` with an aggregator.

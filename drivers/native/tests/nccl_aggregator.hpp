@@ -51,9 +51,20 @@ class ControlledAggregator {
 
     int jobs() const { return jobs_; }
 
+    // Ends all connections of the control channel, as a process that dies does; packets still find
+    // it.
+    void drop() {
+        const std::scoped_lock alone(mutex_);
+        stopping_ = true;
+        shutdown(listener_, SHUT_RDWR);
+        for (const int each : clients_) shutdown(each, SHUT_RDWR);
+    }
+
   private:
     void accept_all() {
         for (int number; (number = accept(listener_, nullptr, nullptr)) >= 0;) {
+            const std::scoped_lock alone(mutex_);
+            clients_.push_back(number);
             serving_.emplace_back([this, number] { serve(control::LineSocket(number)); });
         }
     }
@@ -110,6 +121,7 @@ class ControlledAggregator {
     std::mutex mutex_;
     unsigned last_job_ = 0;
     unsigned next_slot_ = 0;
+    std::vector<int> clients_;
     std::vector<std::thread> serving_;
     std::thread accepting_;
 };

@@ -146,10 +146,10 @@ void go_round(Comm<Table>& comm, std::mt19937& random) {
 }
 
 template <typename Table>
-void test_rings(const Table& table, int rounds, bool shards = false) {
+void test_rings(const Table& table, int rounds, bool streams = false, bool dies = false) {
     ControlledAggregator aggregator;
     CHECK(std::strcmp(table.name, "Afflux") == 0);
-    setenv("AFFLUX_AGGREGATOR", shards ? "streams://" : aggregator.url().c_str(), 1);
+    setenv("AFFLUX_AGGREGATOR", streams ? "streams://" : aggregator.url().c_str(), 1);
     setenv("AFFLUX_INTERFACE", "lo", 1);
     const Version<Table> version{table};
     version.init();
@@ -170,12 +170,16 @@ void test_rings(const Table& table, int rounds, bool shards = false) {
                     for (int round = 0; round < rounds; ++round) go_round(*each, random);
                 });
             }
+            if (dies && rank == 0) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                aggregator.drop();
+            }
             for (std::thread& each : proxies) each.join();
             for (const auto& each : comms) each->close();
         });
     }
     for (std::thread& each : nodes) each.join();
-    CHECK(aggregator.jobs() == 0);
+    CHECK(dies || aggregator.jobs() == 0);
 }
 
 // A node closes with steps in flight, of which the others know nothing: all get errors, and all
@@ -272,7 +276,7 @@ void test_transfers() {
 }  // namespace
 
 // A process reads its environment once, so each version has one: its number is the argument. 0
-// stands for failures.
+// stands for failures, 1 for streams, 2 for an aggregator that dies.
 int main(int count, char** arguments) {
     try {
         control::hmac_sha256("", "");
@@ -285,6 +289,9 @@ int main(int count, char** arguments) {
     switch (version) {
         case 1:
             test_rings(ncclCollNetPlugin_v12, kRounds, true);
+            break;
+        case 2:
+            test_rings(ncclCollNetPlugin_v12, 5 * kRounds, false, true);
             break;
         case 8:
             test_rings(ncclCollNetPlugin_v8, kRounds);
