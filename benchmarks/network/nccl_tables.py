@@ -111,7 +111,10 @@ def _transports(rows: list[Row]) -> str:
 
 
 _PLUGIN = ("drivers/native/nccl", "drivers/native/control")
-_SUMS = ("drivers/native/worker", "drivers/native/aggregator", "drivers/native/engine")
+_SUMS = (
+    "drivers/native/worker", "drivers/native/aggregator", "drivers/native/engine",
+    "drivers/native/streams",
+)  # fmt: skip
 
 TABLES: document.Tables = {
     "choices": Table(

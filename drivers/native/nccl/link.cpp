@@ -27,6 +27,7 @@ constexpr std::array<char, 8> kMagic{'a', 'f', 'f', 'l', 'u', 'x', ' ', '1'};
 constexpr std::size_t kLineBytes = 4096;
 constexpr int kBacklog = 128;
 constexpr auto kAgain = std::chrono::milliseconds(20);
+constexpr double kTry = 2.0;         // seconds for a node to answer
 constexpr double kHandshake = 3.0;   // seconds for a stranger's first lines
 constexpr double kFilesAgain = 0.1;  // seconds until there may be files again
 
@@ -66,10 +67,12 @@ Link Link::connect(const Handle& handle, double deadline, const std::function<vo
     const std::uint16_t port = ntohs(handle.listener.place.sin6_port);
     for (;;) {
         try {
-            auto socket = control::LineSocket::connect(handle.listener.text(), port, deadline);
+            // Between tries others may say that they give up.
+            const double until = std::min(deadline, monotonic_now() + kTry);
+            auto socket = control::LineSocket::connect(handle.listener.text(), port, until);
             const std::string nonce = control::new_nonce();
-            socket.send(Object().set("nonce", nonce).line(), deadline);
-            const auto answer = Object::parse(socket.receive(deadline, kLineBytes));
+            socket.send(Object().set("nonce", nonce).line(), until);
+            const auto answer = Object::parse(socket.receive(until, kLineBytes));
             const std::string theirs = answer ? answer->text("nonce").value_or("") : "";
             if (!control::is_nonce(theirs)) {
                 throw control::NotAuthenticated("another program listens in the place of a node");
