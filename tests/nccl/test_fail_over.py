@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -153,6 +154,53 @@ def test_the_last_steps_before_the_end(served):
     for bits, _ in found:
         assert len(bits) == STEPS
         assert all((each == expected(3)[step % TENSORS]).all() for step, each in enumerate(bits))
+
+
+def at_any_time(node: Node, aggregator: int, seed: int) -> int:
+    """Sum vectors of any length; a timer kills the aggregator. Return how many are right."""
+    draws = np.random.default_rng(seed)
+    node.init()
+    comm = node.form()
+    counts = draws.integers(1, COUNT, STEPS)
+    ops = draws.choice(["sum", "max"], STEPS)
+    send, receive = (Buffer(SLOTS * 4 * COUNT) for _ in range(2))
+    for each in (send, receive):
+        comm.register(each)
+    if node.rank == 0:
+        threading.Timer(draws.exponential(0.15), os.kill, (aggregator, signal.SIGKILL)).start()
+    flying: list[int] = []
+    right = 0
+    for step in range(STEPS + SLOTS):
+        at = step % SLOTS * 4 * COUNT
+        if step >= SLOTS:
+            comm.wait(flying.pop(0))
+            before = step - SLOTS
+            number = node.size * (node.size + 1) // 2 if ops[before] == "sum" else node.size
+            found = receive.view("int32", at, counts[before])
+            right += bool((found == number * (np.arange(counts[before]) % 1000 + 1)).all())
+        if step < STEPS:
+            values = (node.rank + 1) * (np.arange(counts[step]) % 1000 + 1)
+            send.view("int32", at, counts[step])[:] = values
+            request = comm.iallreduce((send, at), (receive, at), counts[step], "int32", ops[step])
+            assert request is not None
+            flying.append(request)
+    comm.close()
+    return right
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("served", KINDS, indirect=True)
+def test_any_steps_at_any_time(served, seed):
+    url, process = served
+    draws = np.random.default_rng(1000 + seed)
+    size = int(draws.integers(2, 6))
+    jobs = str(draws.integers(1, 9))
+    environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_NCCL_JOBS": jobs}
+    lossy = {int(draws.integers(size)): {"AFFLUX_TEST_LOSS": "0.1", "AFFLUX_TEST_SEED": f"{seed}"}}
+    call = process.pid, seed
+    found = run_nodes(at_any_time, size, *call, environment=environment, own=lossy)
+    assert found == [STEPS] * size
 
 
 def over_and_over(node: Node, aggregator: int) -> tuple[str, float] | None:
