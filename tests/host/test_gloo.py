@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -71,6 +72,33 @@ def test_groups_share_a_device():
         # are its device's. Other threads that the process begins or ends meanwhile are not Gloo's.
         assert threads < 4 * 3
         assert files < 4 * 3
+
+
+def with_few_files(rank, size, left):
+    """Let rank 0 open so many more files, and make a group; return the error, or none."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        files = len(os.listdir("/proc/self/fd"))
+        # Descriptors are numbers below the limit, of which those in use may be any.
+        fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(300 - files)]
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(fillers) + 1 + left, hard))
+    try:
+        make_gloo(
+            PrefixStore("few", store), Membership(store, rank, size, timedelta(seconds=2), "few")
+        )
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def test_a_rank_without_files_gets_an_error_and_lives():
+    # Gloo's own thread ended the process there.
+    first, second = run_ranks(with_few_files, 2, 0, tcp_store=True)
+    assert not first.failed and not second.failed, (first, second)
+    assert "rank 0 of 2 may open 0 more files" in first.value and "ulimit -n" in first.value
+    assert second.value
+    assert values(run_ranks(with_few_files, 2, 8, tcp_store=True)) == ["", ""]
 
 
 class ClosedByTimeout:

@@ -31,6 +31,9 @@ _SEQUENCE_FROM_0 = "2.14"
 _GRACE_S = 2.0
 """Gloo's own errors say more, and come when the timeout has passed."""
 
+_FILES = 2
+"""For the thread that asks the store, and for what else comes at that moment."""
+
 _T = TypeVar("_T")
 
 # By process, as a forked one has none of the threads, and by what the environment chose.
@@ -45,7 +48,8 @@ def make_gloo(store: Store, membership: Membership) -> dist.ProcessGroupGloo:
         membership: Of this rank.
 
     Raises:
-        RuntimeError: Another rank did not come, or cannot be reached.
+        RuntimeError: Another rank did not come, or cannot be reached; or this process may not open
+            as many files as the connections take.
         RendezvousError: The store does not answer.
     """
     # torch's stub has other names than torch.
@@ -56,10 +60,31 @@ def make_gloo(store: Store, membership: Membership) -> dist.ProcessGroupGloo:
     options.global_ranks_in_group = list(membership.global_ranks)
     options.group_name = membership.name
     rank, size = membership.rank, membership.size
+    _check_files(rank, size)
     gloo = _in_time(lambda: dist.ProcessGroupGloo(store, rank, size, options), store, membership)
     if torch_version < _SEQUENCE_FROM_0:
         gloo._set_sequence_number_for_group()
     return gloo
+
+
+def _check_files(rank: int, size: int) -> None:
+    """Raise if there are not as many files left as connections, and as the device takes meanwhile.
+
+    Where Gloo's thread cannot accept one, it ends the process ("accept: Too many open files").
+    """
+    needed = size - 1 + _FILES
+    opened: list[int] = []
+    try:
+        while len(opened) < needed:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise RuntimeError(
+            f"rank {rank} of {size} may open {len(opened)} more files ({os.strerror(error.errno)}),"
+            f" and Gloo needs {needed} to connect it with the others: raise `ulimit -n`"
+        ) from None
+    finally:
+        for each in opened:
+            os.close(each)
 
 
 def _in_time(connect: Callable[[], _T], store: Store, membership: Membership) -> _T:
