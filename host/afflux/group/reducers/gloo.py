@@ -79,7 +79,7 @@ def _check_files(rank: int, size: int) -> None:
             opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         raise RuntimeError(
-            f"rank {rank} of {size} may open {len(opened)} more files ({os.strerror(error.errno)}),"
+            f"rank {rank} of {size} may open {len(opened)} more files ({error.strerror}),"
             f" and Gloo needs {needed} to connect it with the others: raise `ulimit -n`"
         ) from None
     finally:
