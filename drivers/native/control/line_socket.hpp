@@ -38,7 +38,7 @@ class LineSocket {
     // The next line, of at most so many octets.
     std::string receive(double deadline, std::size_t most);
 
-    // What is no line: octets as they are, and exactly so many.
+    // Octets as they are, without lines, and exactly so many.
     void send_octets(std::string_view octets, double deadline);
     std::string receive_octets(std::size_t count, double deadline);
 

@@ -124,7 +124,7 @@ void Change::release() {
     formed_.leases.clear();
 }
 
-// What a node says next, other than what all have heard before.
+// The next message of a node, other than that which all hear.
 Object Change::next(Peer& peer) {
     try {
         for (;;) {

@@ -55,10 +55,10 @@ class JobWorker {
     // `why` is the reason.
     virtual void close(const std::string& why) = 0;
 
-    // What sums, as the table of sizes names it; empty if that is not one thing.
+    // The kind of what sums, as the table of sizes names it; empty if there are several.
     virtual std::string engine() const = 0;
 
-    // What it has sent.
+    // Counts of packets or bytes that it has sent, as text.
     virtual std::string statistics() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a node has contributed to the operations of a job that others may still lack.
+// The contributions of a node to those operations of a job that others may still lack.
 //
 // Nobody ends an operation before all have called it, so nobody lacks more than the one before the
 // last that is over anywhere: the present one and that before it are enough.

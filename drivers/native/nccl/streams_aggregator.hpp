@@ -1,5 +1,4 @@
-// Connections with an aggregator of streams, from the side of who connects (docs/streams.md,
-// Handshake).
+// The connecting end of connections with an aggregator of streams (docs/streams.md, Handshake).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace afflux::nccl {
 
-// What ranks prove to an aggregator that they know, in hexadecimal; it opens no control channel.
+// The key that ranks prove to an aggregator to know, in hexadecimal. It opens no control channel.
 std::string streams_key(const std::optional<std::string>& secret);
 
 // The place of a connection in a mesh that has an aggregator.

@@ -16,7 +16,7 @@ std::vector<int> numbers(std::size_t nodes) {
     return all;
 }
 
-// What the mesh says, or that of another node: its ranks are nodes here.
+// A text of the mesh, or that of another node: its ranks are nodes here.
 std::string in_our_words(std::string text) {
     constexpr std::string_view kRank = "rank ", kNode = "node ";
     // One that has ended is in front.

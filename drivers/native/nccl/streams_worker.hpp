@@ -19,7 +19,7 @@ class StreamsWorker final : public JobWorker {
 
     void begin(const Reduction& reduction) override;
     bool advance() override;
-    // What comes and goes says when there is something to do.
+    // Never: its sockets say when there is something to do.
     double next_timer() const override;
     void watch(std::vector<pollfd>& polled) const override;
     void leave_off() override;
