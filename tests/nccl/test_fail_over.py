@@ -106,7 +106,9 @@ def with_a_death(
     return steps.end(), node.warnings()
 
 
-@pytest.mark.parametrize("after", [0, 1, 37, 80])
+@pytest.mark.parametrize(
+    "after", [1, 37, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 80))]
+)
 @pytest.mark.parametrize("served", KINDS, indirect=True)
 def test_steps_in_flight_end_with_the_same_bits(served, after):
     url, process = served

@@ -7,7 +7,9 @@ All pairs of ranks connect when the group is made. Gloo can also connect a pair 
 used, but a group made so stops its device when it ends, and with it all other groups of the device.
 """
 
+import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -31,8 +33,7 @@ _SEQUENCE_FROM_0 = "2.14"
 _GRACE_S = 2.0
 """Gloo's own errors say more, and come when the timeout has passed."""
 
-_FILES = 2
-"""For the thread that asks the store, and for what else comes at that moment."""
+_LOOK_S = 0.01
 
 _T = TypeVar("_T")
 
@@ -60,31 +61,41 @@ def make_gloo(store: Store, membership: Membership) -> dist.ProcessGroupGloo:
     options.global_ranks_in_group = list(membership.global_ranks)
     options.group_name = membership.name
     rank, size = membership.rank, membership.size
-    _check_files(rank, size)
+    _await_files(rank, size, membership.timeout.total_seconds() / 2)
     gloo = _in_time(lambda: dist.ProcessGroupGloo(store, rank, size, options), store, membership)
     if torch_version < _SEQUENCE_FROM_0:
         gloo._set_sequence_number_for_group()
     return gloo
 
 
-def _check_files(rank: int, size: int) -> None:
-    """Raise if there are not as many files left as connections, and as the device takes meanwhile.
+def _await_files(rank: int, size: int, limit_s: float) -> None:
+    """Wait until there are as many files left as connections.
 
     Where Gloo's thread cannot accept one, it ends the process ("accept: Too many open files").
+
+    Raises:
+        RuntimeError: There are not in time.
     """
-    needed = size - 1 + _FILES
+    needed = size - 1
+    deadline = time.monotonic() + limit_s
+    while (left := _files_left(needed)) < needed:
+        if time.monotonic() >= deadline:
+            raise RuntimeError(
+                f"rank {rank} of {size} may open {left} more files, and Gloo needs {needed} to "
+                "connect it with the others: raise `ulimit -n`"
+            )
+        time.sleep(_LOOK_S)
+
+
+def _files_left(most: int) -> int:
+    """Return how many files this process may open, at most so many."""
     opened: list[int] = []
-    try:
-        while len(opened) < needed:
+    with contextlib.suppress(OSError):
+        while len(opened) < most:
             opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as error:
-        raise RuntimeError(
-            f"rank {rank} of {size} may open {len(opened)} more files ({error.strerror}),"
-            f" and Gloo needs {needed} to connect it with the others: raise `ulimit -n`"
-        ) from None
-    finally:
-        for each in opened:
-            os.close(each)
+    for each in opened:
+        os.close(each)
+    return len(opened)
 
 
 def _in_time(connect: Callable[[], _T], store: Store, membership: Membership) -> _T:
