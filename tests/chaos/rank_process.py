@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-import afflux  # noqa: F401 - registers the backend
+import afflux
 from afflux.adapters import choice, native
 from afflux_drivers.errors import AffluxError
 from benchmarks.network.host import Host
@@ -175,7 +175,8 @@ class _Rank:
         if kill is not None and error is None:
             # The moment has not come yet: it is then between two calls.
             time.sleep(60)
-        return {"error": error, "judged": judged}
+        back = afflux.statistics().get("fail_backs", 0) if error is None else 0
+        return {"error": error, "judged": judged, "fail_backs": back}
 
     def _shrink(self, dead: Sequence[int]) -> None:
         ranks = [self._members.index(each) for each in dead]

@@ -39,6 +39,11 @@ _MORE_DESCRIPTORS, _MORE_THREADS = 8, 4
 
 _SETTLED_S = 5.0
 
+_FAIL_BACK = "0.02"
+"""AFFLUX_FAIL_BACK: the sooner ranks look for an aggregator, the likelier within their calls."""
+
+_BACK_S = 10.0
+
 Answers = dict[Member, dict[str, Any]]
 
 
@@ -101,7 +106,7 @@ class Player:
         url = self._place.aggregator() if way == "aggregator" else f"{way}://"
         return {
             "way": url,
-            "variables": {},
+            "variables": {"AFFLUX_FAIL_BACK": _FAIL_BACK},
             "store": self._place.store,
             "prefix": f"group {self._formed}",
             "members": [each.number for each in members],
@@ -277,6 +282,8 @@ class _Played:
         if failed and not dead:
             seen = max(found[member]["at"] for member in failed) - ended_at
             self.found["notice_s"].append(round(seen, 3))
+        if fault == "aggregator killed, another at its port" and not failed:
+            self._comes_back()
         self.place.end_aggregator()
         self.place.aggregator()
         for each in dead:
@@ -292,6 +299,17 @@ class _Played:
         self.found["go_on_s"].append(round(time.monotonic() - began, 3))
         self._right(self._part(_AFTER))
         return NAMED if failed else FINISHED
+
+    def _comes_back(self) -> None:
+        """Carry out calls until all ranks use the aggregator that has taken the place."""
+        until = time.monotonic() + _BACK_S
+        while True:
+            found = self._part(_AFTER)
+            self._right(found)
+            if all(answer["fail_backs"] for answer in found.values()):
+                return
+            if time.monotonic() > until:
+                raise _Bad(STUCK, f"the group does not use the new aggregator in {_BACK_S:g} s")
 
     def _passes(self) -> str:
         """Carry out calls before, under and after a fault that ends."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from afflux.group.forming.host_memory import Units
 from afflux.group.reducers.continued_job_reducer import ContinuedHostReducer, ContinuedJobReducer
 from afflux.group.reducers.continued_reducer import Replace
+from afflux.group.reducers.fail_back import FailBack
 from afflux.group.reducers.host_journal import HostJournal
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
@@ -33,11 +34,13 @@ class GoingOn(NamedTuple):
         epoch: The change, in the store.
         replace: Makes what takes their place.
         timeout_s: The group's timeout.
+        back: The way back to them, or to others.
     """
 
     epoch: Epoch
     replace: Replace
     timeout_s: float
+    back: FailBack
 
 
 def join_jobs(

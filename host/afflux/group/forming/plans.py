@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 from afflux.group.forming.host_memory import Units, share_on_hosts
 from afflux.group.forming.job_lease import GroupLease
 from afflux.group.forming.joining import GoingOn, join_jobs
-from afflux.group.forming.replacement import Keys, Replacement
+from afflux.group.forming.lookout import AggregatorLookout
+from afflux.group.forming.replacement import Keys, Replacement, key_of
 from afflux.group.forming.streams import Aggregator, StreamsGroup, join_streams
 from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
 from afflux.group.reducers.continued_streams_reducer import ContinuedStreamsReducer
+from afflux.group.reducers.fail_back import FailBack
 from afflux.group.reducers.gloo_reducer import GlooReducer
 from afflux.group.reducers.reducer import Reducer
 from afflux.group.reducers.streams_reducer import StreamsReducer
@@ -67,6 +69,7 @@ class Forming(NamedTuple):
         lease: Of the group's jobs, at rank 0.
         everyone: The introductions of all ranks, at rank 0.
         change: The number of the change that comes when the aggregators end, from 1.
+        aggregators: All that the group may use one after the other; empty for those of `settings`.
         patience_s: How long the ranks wait for one another in each step; None: as long as what is
             done there may take.
     """
@@ -79,6 +82,7 @@ class Forming(NamedTuple):
     lease: GroupLease
     everyone: list[Introduction]
     change: int = 1
+    aggregators: tuple[AggregatorUrl, ...] = ()
     patience_s: float | None = None
 
 
@@ -325,17 +329,19 @@ def _going_on(forming: Forming, hosts: list[list[int]]) -> GoingOn | None:
     settings = forming.settings
     if forming.size == 1:
         return None
+    named = forming.aggregators or (settings.aggregator, *(settings.spare or ()))
 
     def patient(exchange: Exchange, settings: Settings) -> Forming:
         # All must hear from all: a rank that gave up early would leave others waiting.
         return forming._replace(exchange=exchange, settings=settings, patience_s=exchange.timeout_s)
 
     def spare(
-        exchange: Exchange, url: AggregatorUrl, spares: Sequence[AggregatorUrl], keys: Keys
-    ) -> Reducer[Any]:
+        exchange: Exchange, url: AggregatorUrl, spares: Sequence[AggregatorUrl], keys: Keys,
+        reason: str = "",
+    ) -> Reducer[Any]:  # fmt: skip
         other = replace(settings, aggregator=url, spare=tuple(spares))
         lease = GroupLease(forming.keys.store, other)
-        reason = f"AFFLUX_SPARE={url}"
+        reason = reason or f"AFFLUX_SPARE={url}"
         ends = settings.require and not spares
         plan: JobPlan | StreamsPlan
         if url.scheme == "streams":
@@ -346,7 +352,9 @@ def _going_on(forming: Forming, hosts: list[list[int]]) -> GoingOn | None:
             addresses = [list(each) for each in url.addresses]
             topology = choose(url, hosts, "")._replace(reason=reason)
             plan = JobPlan(topology, hosts, addresses, "", ends)
-        then = patient(exchange, other)._replace(lease=lease, change=forming.change + 1)
+        then = patient(exchange, other)._replace(
+            lease=lease, change=forming.change + 1, aggregators=named
+        )
         try:
             return plan.make(then)
         except BaseException:
@@ -358,9 +366,37 @@ def _going_on(forming: Forming, hosts: list[list[int]]) -> GoingOn | None:
         plan = StreamsPlan(topology, hosts, secret, require=False)
         return plan.make(patient(exchange, other))
 
+    # An aggregator of streams has calls that those of packets do not know. Of a tree each rank
+    # knows its own leaf alone.
+    streamed = settings.aggregator.scheme == "streams"
+    back = [
+        each
+        for each in named
+        if each.host and not each.parent and (each.scheme == "streams" or not streamed)
+    ]
+
+    def offer(url: AggregatorUrl) -> str:
+        others = [str(each) for each in back if each != url]
+        return json.dumps([str(url), others, secrets.token_hex(16), key_of([url], settings)])
+
+    def join_again(exchange: Exchange, text: str) -> Reducer[Any]:
+        url, others, *keys = json.loads(text)
+        spares = [AggregatorUrl.parse(each) for each in others]
+        again = spare(
+            exchange, AggregatorUrl.parse(url), spares, Keys(*keys), f"{url} answers again"
+        )
+        if forming.rank == 0:
+            _log.warning("a group uses an aggregator again: %s", url)
+        return again
+
+    looks = forming.rank == 0 and settings.fail_back_s and back
+    lookout = AggregatorLookout(back, settings, offer) if looks else None
     of_group = forming.keys, forming.rank, forming.size
     made = Replacement(*of_group, settings, spare, streams, forming.change)
-    return GoingOn(Epoch(*of_group, forming.change), made, forming.exchange.timeout_s)
+    return GoingOn(
+        Epoch(*of_group, forming.change), made, forming.exchange.timeout_s,
+        FailBack(*of_group, forming.change, join_again, lookout),
+    )  # fmt: skip
 
 
 def _units(forming: Forming, topology: Topology, hosts: list[list[int]]) -> tuple[Topology, Units]:

@@ -48,7 +48,7 @@ from afflux.group.store.keys import GroupStore
 from afflux_drivers.errors import AffluxError, AggregatorUnreachable
 from afflux_drivers.streams.handshake import aggregator_key
 
-__all__ = ["Keys", "Replacement"]
+__all__ = ["Keys", "Replacement", "key_of"]
 
 _log = logging.getLogger("afflux")
 
@@ -112,9 +112,10 @@ class Replacement:
         """Write, at rank 0, what all have to know to make it, in so many seconds."""
         if self._rank:
             return
-        spares = [str(each) for each in self._settings.spare or ()]
+        spares = self._settings.spare or ()
         drawn = [secrets.token_hex(16) for _ in range(len(spares) + 1)]
-        ways = [spares, self._settings.require, drawn, _key_of_spares(self._settings)]
+        key = key_of(spares, self._settings)
+        ways = [list(map(str, spares)), self._settings.require, drawn, key]
         self._exchange("", limit_s).publish_part("ways", lambda: ways)
 
     def __call__(self, reason: str, limit_s: float, look: Callable[[], None]) -> Reducer[Any]:
@@ -207,12 +208,13 @@ class Replacement:
         return root if clone is None else clone()
 
 
-def _key_of_spares(settings: Settings) -> str:
-    if all(each.scheme != "streams" for each in settings.spare or ()):
+def key_of(aggregators: Sequence[AggregatorUrl], settings: Settings) -> str:
+    """Return the key of those of these aggregators that sum over streams; empty without one."""
+    if all(each.scheme != "streams" for each in aggregators):
         return ""
     try:
         return aggregator_key(settings.control_secret()).hex()
     except SettingsError as error:
         # Those will refuse the ranks, which need not end for that.
-        _log.warning("spare aggregators of streams cannot be used: %s", error)
+        _log.warning("aggregators of streams cannot take another's place: %s", error)
         return ""

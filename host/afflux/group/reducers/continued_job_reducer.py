@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.reducers.continued_reducer import ContinuedReducer, Replace
+from afflux.group.reducers.fail_back import FailBack
 from afflux.group.reducers.host_journal import HostJournal
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.job_reducer import Holding, HostJobReducer, JobReducer, NativeJobReducer
@@ -49,8 +50,9 @@ class _ContinuedJobs(ContinuedReducer, JobReducer[Any]):
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
+        back: FailBack,
     ) -> None:
-        ContinuedReducer.__init__(self, results, rank, size, epoch, replace, timeout_s)
+        ContinuedReducer.__init__(self, results, rank, size, epoch, replace, timeout_s, back)
         # The call that is running, or was last.
         self._about = Description(0, Reduction.SUM, wire.Dtype.INT32, (0,))
 
@@ -82,9 +84,9 @@ class _ContinuedJobs(ContinuedReducer, JobReducer[Any]):
         watching = super()._watching(interrupted)
 
         def declared() -> str | None:
-            text = self._epoch.declared()
-            if text is not None:
-                raise AggregatorUnreachable(text)
+            declared = self._epoch.declared()
+            if declared is not None:
+                raise AggregatorUnreachable(str(declared))
             return watching()
 
         return declared
@@ -105,14 +107,14 @@ class _ContinuedJobs(ContinuedReducer, JobReducer[Any]):
         interrupted: Interruption,
     ) -> None:
         """Reduce elements in place by the reducer that goes on."""
-        if not len(elements):
-            number = zlib.crc32(Description(0, reduction, dtype, shape).rest.encode())
-            timeout_s = max(0.0, deadline - time.monotonic())
-            self._replacing().agree(number, timeout_s, interrupted)
-            return
-        bits = elements.view(np.int16) if elements.dtype == np.uint16 else elements
-        tensor = torch.from_numpy(bits).view(_TORCH_DTYPES[dtype]).view(shape)
-        self._all_reduce_by_other(tensor, reduction.value, deadline, interrupted)
+        with self._calling_other(deadline, interrupted) as (other, until):
+            if not len(elements):
+                number = zlib.crc32(Description(0, reduction, dtype, shape).rest.encode())
+                other.agree(number, max(0.0, until - time.monotonic()), interrupted)
+                return
+            bits = elements.view(np.int16) if elements.dtype == np.uint16 else elements
+            tensor = torch.from_numpy(bits).view(_TORCH_DTYPES[dtype]).view(shape)
+            self._all_reduce_by_other(tensor, reduction.value, until, interrupted)
 
     def give_up(self, reason: str) -> None:
         """Wake the others where they wait for one another."""
@@ -120,8 +122,9 @@ class _ContinuedJobs(ContinuedReducer, JobReducer[Any]):
             self._other.give_up(reason)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the aggregators' counts, and how often the sums have gone over to others."""
-        return {**super().statistics(), "fail_overs": self._fail_overs()}
+        """Return the counts at all aggregators so far, and how often that has changed."""
+        counts = self._counts_of_all(super().statistics())
+        return {**counts, **self._changes()}
 
     def leave(self) -> None:
         """Let go of both reducers."""
@@ -139,6 +142,7 @@ class ContinuedJobReducer(_ContinuedJobs, NativeJobReducer):
         epoch: The change to the other reducer.
         replace: Makes that.
         timeout_s: The group's timeout, for what no call waits for.
+        back: The way back to aggregators.
     """
 
     def __init__(
@@ -153,10 +157,11 @@ class ContinuedJobReducer(_ContinuedJobs, NativeJobReducer):
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
+        back: FailBack,
     ) -> None:
         NativeJobReducer.__init__(self, worker, tickets, url, holding, topology)
         size = tickets[0].size
-        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s)
+        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s, back)
 
     def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
         """See `NativeCalls`. C++ cannot begin what comes after a change, and hands it over."""
@@ -195,7 +200,7 @@ class ContinuedHostReducer(_ContinuedJobs, HostJobReducer):
         journal: The worker's.
         rank: Own rank.
         leader: The rank of this host that has its worker.
-        epoch, replace, timeout_s: As for `ContinuedJobReducer`.
+        epoch, replace, timeout_s, back: As for `ContinuedJobReducer`.
     """
 
     def __init__(
@@ -211,10 +216,11 @@ class ContinuedHostReducer(_ContinuedJobs, HostJobReducer):
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
+        back: FailBack,
     ) -> None:
         HostJobReducer.__init__(self, worker, tickets, url, holding, topology)
         size = tickets[0].size
-        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s)
+        _ContinuedJobs.__init__(self, journal, rank, size, epoch, replace, timeout_s, back)
         self._pieces = journal
         self._leader = leader
 

@@ -7,17 +7,20 @@ make together carries out the rest of the call that was running, and all later o
 overwritten only by its result, so what is nobody's result is everybody's input
 (`afflux.group.reducers.recovery`).
 
+Later the ranks may come back to aggregators, together (`afflux.group.reducers.fail_back`).
+
 The aggregators' probes must go unanswered, or their connections end: one that says that ranks are
 missing is waited for, however long these are.
 
-Tested: `tests/host/test_fail_over.py`.
+Tested: `tests/host/test_fail_over.py`, `tests/host/test_fail_back.py`.
 """
 
 import base64
+import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 
 from afflux.group.call.collectives import Asked
 from afflux.group.reducers.attending import Attending
+from afflux.group.reducers.fail_back import FailBack
 from afflux.group.reducers.recovery import Plan, Results, Rows, State, complete, plan_of
 from afflux.group.reducers.reducer import Interruption, Reducer
 from afflux.group.reducers.topology import Topology
@@ -43,6 +47,10 @@ from afflux_hdl.contract import wire
 __all__ = ["ContinuedReducer", "Replace", "continued"]
 
 _log = logging.getLogger("afflux")
+
+
+_SIZES = ("aggregators", "lanes", "slots", "threads")
+"""Integers of `statistics` that do not count events."""
 
 
 class Replace(Protocol):
@@ -64,7 +72,7 @@ class Replace(Protocol):
 class ContinuedReducer(ABC):
     """A reducer that goes on over another one when its aggregators end: what all such have.
 
-    They differ in `_fence`, `_settle`, `_call_text`, `_kind`, `_keeps` and `_retire`.
+    They differ in `_fence`, `_settle`, `_call_text`, `_kind`, `_keeps`, `_retire` and `_come_back`.
 
     Args:
         results: The aggregators' results at this rank.
@@ -73,6 +81,7 @@ class ContinuedReducer(ABC):
         epoch: The change to the other reducer.
         replace: Makes that.
         timeout_s: The group's timeout, for what no call waits for.
+        back: The way back to aggregators.
     """
 
     topology: Topology
@@ -87,6 +96,7 @@ class ContinuedReducer(ABC):
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
+        back: FailBack,
     ) -> None:
         self._journal = results
         self._rank = rank
@@ -94,9 +104,16 @@ class ContinuedReducer(ABC):
         self._epoch = epoch
         self._replace = replace
         self._group = Attending(rank, timeout_s)
+        self._back = back
         self._other: Reducer[Any] | None = None
+        # Those over aggregators that this one has come back to, and that have ended as well.
+        self._past: list[Any] = []
+        # Counts of what has been used between two aggregators.
+        self._counts_before: list[dict[str, Any]] = []
         self._ended = ""
         self._busy = False
+        self._went_over = 0
+        self._calls_other = False
 
     @abstractmethod
     def _fence(self) -> None:
@@ -135,7 +152,7 @@ class ContinuedReducer(ABC):
         self._epoch.watch(news)
 
     def attend(self, look: bool = False) -> None:
-        """Go over with the others if one has declared it. For whose turn it is.
+        """Go over, or come back, with the others if one has declared it. For whose turn it is.
 
         Args:
             look: Whether the store is asked, however recently it was.
@@ -148,13 +165,15 @@ class ContinuedReducer(ABC):
         if self._other is not None:
             if isinstance(self._other, ContinuedReducer):
                 self._other.attend(look)
+            elif self._back.hear(look) and not self._calls_other:
+                self._come_back(self._group.interrupted, wait=look)
             return
         if look:
             self._epoch.look()
-        text = self._epoch.declared()
-        if text is not None:
+        declared = self._epoch.declared()
+        if declared is not None:
             deadline = time.monotonic() + self._group.timeout_s
-            self._go_over(AggregatorUnreachable(text), deadline, self._group.interrupted)
+            self._go_over(AggregatorUnreachable(str(declared)), deadline, self._group.interrupted)
 
     def bequeath(self) -> None:
         """Leave the last call's results to ranks that may lack them: this one leaves the group."""
@@ -199,7 +218,7 @@ class ContinuedReducer(ABC):
         death.operation = ""
         self._ended = str(death)
         try:
-            text = self._epoch.declare(str(death))
+            text = str(self._epoch.declare(str(death)))
         except RuntimeError as silence:
             raise AggregatorUnreachable(f"{death}; nor is there a way on: {silence}") from death
         try:
@@ -221,6 +240,9 @@ class ContinuedReducer(ABC):
             if isinstance(made, ContinuedReducer):
                 made.attended(interrupted, self._group.gone, self._group.news)
             self._other, self._ended = made, ""
+            self._went_over += 1
+            if not isinstance(made, ContinuedReducer):
+                self._back.begin(self._group)
             # Only now: others wait for what this rank says of the way, and for nothing of this.
             over = self._take(plan, deadline, interrupted) or settled
             if plan.together:
@@ -241,6 +263,50 @@ class ContinuedReducer(ABC):
             raise
         finally:
             self._busy = busy
+
+    def _come_back(self, interrupted: Interruption, wait: bool) -> Reducer[Any] | None:
+        """Sum by aggregators again if all ranks do from here on. Between two calls.
+
+        Args:
+            interrupted: As for `run`.
+            wait: As for `FailBack.attend`.
+
+        Returns:
+            The reducer that does it; None if all stays as it is.
+
+        Raises:
+            AffluxError: As for `FailBack.attend`.
+        """
+        busy, self._busy = self._busy, True
+        try:
+            made = self._back.attend(interrupted, wait)
+            if made is not None:
+                before, self._other = self._replacing(), made
+                self._name(made)
+                if isinstance(made, ContinuedReducer):
+                    group = self._group
+                    made.attended(group.interrupted, group.gone, group.news)
+                self._counts_before.append(before.statistics())
+                before.leave()
+            return made
+        finally:
+            self._busy = busy
+
+    @contextlib.contextmanager
+    def _calling_other(
+        self, deadline: float, interrupted: Interruption
+    ) -> Iterator[tuple[Reducer[Any], float]]:
+        """Yield the reducer that carries out a call, and until when: behind the way back."""
+        began_s = time.monotonic()
+        self._come_back(interrupted, wait=True)
+        deadline += time.monotonic() - began_s
+        self._back.call_begins()
+        self._calls_other = True
+        try:
+            yield self._replacing(), deadline
+        finally:
+            self._calls_other = False
+        self._come_back(interrupted, wait=False)
 
     def _name(self, other: Reducer[Any]) -> None:
         """Be called what the other reducer is, which may have gone over to another one itself."""
@@ -349,6 +415,12 @@ class ContinuedReducer(ABC):
         """
         if self._other is None:
             raise AggregatorUnreachable(self._ended)
+        latest = continued(self._other)
+        while latest is not None and latest._other is not None and continued(latest._other):
+            # However often they go over and come back, a call passes through two of them at most.
+            self._past += latest, *latest._past
+            self._other, latest._other, latest._past = latest._other, None, []
+            latest = continued(self._other)
         return self._other
 
     def _all_reduce_by_other(
@@ -361,15 +433,33 @@ class ContinuedReducer(ABC):
         other.run(other.plan(asked), [], [tensor], timeout_s, interrupted)
         self._name(other)
 
-    def _fail_overs(self) -> int:
-        """Return how often the sums have gone over to others."""
+    def _counts_of_all(self, counts: dict[str, Any]) -> dict[str, Any]:
+        """Return these counts with those of reducers of the same kind that came after this one."""
+        found = dict(counts)
+        present = [each.statistics() for each in (*self._past, self._other) if each is not None]
+        for later in (*self._counts_before, *present):
+            if later.keys() >= counts.keys():
+                for name in counts:
+                    adds = isinstance(counts[name], int) and name not in _SIZES
+                    found[name] = found[name] + later[name] if adds else later[name]
+        return found
+
+    def _changes(self) -> dict[str, int]:
+        """Return how often the sums have gone over to others, and come back."""
         further = self._other.statistics() if self._other is not None else {}
-        return int(self._other is not None) + int(further.get("fail_overs", 0))
+        own = {
+            "fail_overs": sum(each._went_over for each in (self, *self._past)),
+            "fail_backs": sum(each._back.count for each in (self, *self._past)),
+        }
+        return {name: count + int(further.get(name, 0)) for name, count in own.items()}
 
     def _leave_other(self) -> None:
+        self._back.close()
         other, self._other = self._other, None
-        if other is not None:
-            other.leave()
+        past, self._past = self._past, []
+        for each in (other, *past):
+            if each is not None:
+                each.leave()
 
 
 def continued(reducer: Reducer[Any]) -> ContinuedReducer | None:

@@ -23,6 +23,7 @@ from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import plain
 from afflux.group.reducers.continued_reducer import ContinuedReducer, Replace
 from afflux.group.reducers.direct_reducer import DirectReducer
+from afflux.group.reducers.fail_back import FailBack
 from afflux.group.reducers.recovery import State
 from afflux.group.reducers.reducer import Begun, Interruption, Reducer
 from afflux.group.reducers.streams_reducer import StreamsReducer
@@ -54,6 +55,7 @@ class ContinuedStreamsReducer(ContinuedReducer, StreamsReducer):
         epoch: The change to the other reducer.
         replace: Makes that.
         timeout_s: The group's timeout, for what no call waits for.
+        back: The way back to aggregators.
         peer_timeout_s: So long an aggregator may acknowledge nothing.
     """
 
@@ -67,10 +69,12 @@ class ContinuedStreamsReducer(ContinuedReducer, StreamsReducer):
         epoch: Epoch,
         replace: Replace,
         timeout_s: float,
+        back: FailBack,
         peer_timeout_s: float,
     ) -> None:
         StreamsReducer.__init__(self, worker, url, topology)
-        ContinuedReducer.__init__(self, worker.results, rank, size, epoch, replace, timeout_s)
+        of_group = rank, size, epoch, replace, timeout_s, back
+        ContinuedReducer.__init__(self, worker.results, *of_group)
         self._alone = worker
         self._peer_timeout_s = peer_timeout_s
         self._counts: dict[str, Any] | None = None
@@ -143,23 +147,29 @@ class ContinuedStreamsReducer(ContinuedReducer, StreamsReducer):
         deadline: float,
         interrupted: Interruption,
     ) -> None:
-        other = self._replacing()
-        timeout_s = max(0.0, deadline - time.monotonic())
-        if call.collective == Collective.BARRIER:
-            other.agree(call.fingerprint, timeout_s, interrupted)
-        elif isinstance(other, DirectReducer):
-            other.run(call, inputs, outputs, timeout_s, interrupted)
-        else:
-            collective = Collective(call.collective)
-            reduction = _REDUCTIONS[call.reduction] if collective in _REDUCED else ""
-            small = inputs[0] if collective is Collective.ALL_GATHER else outputs[0]
-            of_call = small.dtype, (small.numel(),), reduction, call.root
-            plan = other.plan(Asked(collective.name.lower(), *of_call))
-            # It has not got the tensor's shape, which ranks compare.
-            other.agree(call.fingerprint, timeout_s, interrupted)
-            timeout_s = max(0.0, deadline - time.monotonic())
-            other.run(plan, inputs, outputs, timeout_s, interrupted)
-        self._name(other)
+        with self._calling_other(deadline, interrupted) as (other, until):
+            timeout_s = max(0.0, until - time.monotonic())
+            if call.collective == Collective.BARRIER:
+                other.agree(call.fingerprint, timeout_s, interrupted)
+            elif isinstance(other, DirectReducer):
+                other.run(call, inputs, outputs, timeout_s, interrupted)
+            else:
+                collective = Collective(call.collective)
+                reduction = _REDUCTIONS[call.reduction] if collective in _REDUCED else ""
+                small = inputs[0] if collective is Collective.ALL_GATHER else outputs[0]
+                of_call = small.dtype, (small.numel(),), reduction, call.root
+                plan = other.plan(Asked(collective.name.lower(), *of_call))
+                # It has not got the tensor's shape, which ranks compare.
+                other.agree(call.fingerprint, timeout_s, interrupted)
+                timeout_s = max(0.0, until - time.monotonic())
+                other.run(plan, inputs, outputs, timeout_s, interrupted)
+            self._name(other)
+
+    def _come_back(self, interrupted: Interruption, wait: bool) -> Reducer[Any] | None:
+        made = super()._come_back(interrupted, wait)
+        if made is not None:
+            made.follow(self._turn)
+        return made
 
     def _watching(self, interrupted: Interruption) -> Interruption:
         """Return what also raises if the ranks go on without the aggregator, or are to."""
@@ -167,9 +177,9 @@ class ContinuedStreamsReducer(ContinuedReducer, StreamsReducer):
 
         def watching() -> str | None:
             nonlocal silent_since
-            text = self._epoch.declared()
-            if text is not None and self._leaves_the_call():
-                raise AggregatorUnreachable(text)
+            declared = self._epoch.declared()
+            if declared is not None and self._leaves_the_call():
+                raise AggregatorUnreachable(str(declared))
             silence = self._alone.silence()
             if not silence:
                 silent_since = None
@@ -223,9 +233,9 @@ class ContinuedStreamsReducer(ContinuedReducer, StreamsReducer):
             super().give_up(reason)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counts of the time with the aggregator, and how often sums went over."""
+        """Return the counts of all streams so far, and how often that has changed."""
         counts = super().statistics() if self._counts is None else self._counts
-        return {**counts, "fail_overs": self._fail_overs()}
+        return {**self._counts_of_all(counts), **self._changes()}
 
     def leave(self) -> None:
         """Let go of both reducers."""

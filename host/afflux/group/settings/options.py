@@ -47,6 +47,7 @@ class Options:
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.
         peer_timeout_s: As AFFLUX_PEER_TIMEOUT.
+        fail_back_s: As AFFLUX_FAIL_BACK. Rank 0's counts.
         close_timeout_s: As AFFLUX_CLOSE_TIMEOUT.
     """
 
@@ -62,6 +63,7 @@ class Options:
     connect_timeout_s: float | None = None
     start_timeout_s: float | None = None
     peer_timeout_s: float | None = None
+    fail_back_s: float | None = None
     close_timeout_s: float | None = None
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it, or to connect with the other ranks |
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// and board:// may first build theirs) |
 | AFFLUX_PEER_TIMEOUT | seconds, 5 | silence after which the aggregator counts as dead, though nothing says so: sums then go on without it |
+| AFFLUX_FAIL_BACK | seconds or 0, 5 | how often rank 0 looks whether an aggregator of AFFLUX_AGGREGATOR or AFFLUX_SPARE answers (not one below another), while its group sums without: then all ranks use it, from one call on; 0: never (`docs/reliability.md`) |
 | AFFLUX_LEASE | seconds 4-3600, 60 | silence of rank 0 after which an aggregator that was not started by it ends the group's jobs, as when its process is stopped or its host is gone; a thread renews the lease |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
@@ -77,6 +78,7 @@ class Settings:
     device_blocks: str = "auto"
     threads: int | None = None
     peer_timeout_s: float = 5.0
+    fail_back_s: float = 5.0
     lease_s: int = 60
     close_timeout_s: float = 10.0
     trace: str | None = None
@@ -160,6 +162,9 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 
 _seconds = _number(float, lambda value: 0 < value < float("inf"), "a positive number of seconds")
+_interval = _number(
+    float, lambda value: 0 <= value < float("inf"), "a number of seconds, or 0 for never"
+)
 _share = _number(float, lambda value: 0 <= value < 1, "a share, at least 0 and less than 1")
 
 
@@ -242,6 +247,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),
     "AFFLUX_START_TIMEOUT": ("start_timeout_s", _seconds),
     "AFFLUX_PEER_TIMEOUT": ("peer_timeout_s", _seconds),
+    "AFFLUX_FAIL_BACK": ("fail_back_s", _interval),
     "AFFLUX_LEASE": ("lease_s", _integer(4, 3600)),
     "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
     "AFFLUX_TRACE": ("trace", str),
