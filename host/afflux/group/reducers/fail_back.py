@@ -159,6 +159,8 @@ class FailBack:
         self._declaration = Declaration(self._keys, self._rank, self._size, prefix)
         self._told, self._target = False, None
         self._declaration.watch(group.news)
+        # Rank 0 may have declared it before, while this rank was still in the attempt before.
+        group.news()
         if self._lookout is not None:
             declaration = self._declaration
 
