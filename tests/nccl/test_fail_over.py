@@ -16,6 +16,7 @@ import pytest
 from afflux_sim.golden.reductions import all_reduce
 from tests.support.golden_tensors import bits_of, draw
 from tests.support.host import serving
+from tests.support.host.network import network
 from tests.support.nccl.node import Buffer, Comm, Node, PluginError, run_nodes
 
 # Nodes do not sum so many bytes in one hop.
@@ -291,3 +292,33 @@ def test_communicators_that_rest_when_it_ends(served):
     url, process = served
     found = run_nodes(two_comms, 3, process.pid, environment={"AFFLUX_AGGREGATOR": url})
     assert found == [[3.0] * 7] * 3
+
+
+def with_a_host_that_vanishes(node: Node) -> tuple[list[npt.NDArray[Any]], list[str], float]:
+    steps = Steps(node)
+    steps.post()
+    node.gather(None)
+    began = time.monotonic()
+    for _ in range(STEPS - 1):
+        steps.post()
+    return steps.end(), node.warnings(), time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_aggregators_host_that_vanishes(kind):
+    """Nothing says that it has gone: no connection ends, and no port refuses."""
+    with network(hosts=3) as made:
+        where = made.aggregator
+        process, line = serving.start(engine=(kind,), place=where)
+        try:
+            url = next(word for word in line.split() if "://" in word).rstrip(",.;")
+            environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_PEER_TIMEOUT": "2"}
+            found = run_nodes(
+                with_a_host_that_vanishes, 3, environment=environment, hosts=made.hosts,
+                limit_s=60, between=lambda: made.unplug(where),
+            )  # fmt: skip
+        finally:
+            process.kill()
+            serving.finish(process)
+    check([each[:2] for each in found])
+    assert max(seconds for *_, seconds in found) < 15

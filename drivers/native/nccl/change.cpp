@@ -191,11 +191,12 @@ void Change::lead() {
         }
     }
     RollCall roll(formed_.peers);
-    made_.workers = join_streams(plan, nodes, 0, listener, deadline_, [this, &roll] {
-        check_cancelled();
-        roll.heed();
-    });
-    roll.confirm(deadline_);
+    made_.workers =
+        join_streams(plan, nodes, 0, listener, settings_.peer_s, deadline_, [this, &roll] {
+            check_cancelled();
+            roll.heed();
+        });
+    roll.confirm(deadline_, [this] { check_cancelled(); });
     check_cancelled();
     roll.go();
 }
@@ -215,11 +216,13 @@ void Change::follow() {
     while (nodes.size() < static_cast<std::size_t>(formed_.ranks)) {
         nodes.push_back(handle_of(next(first), first.name));
     }
-    made_.workers = join_streams(plan, nodes, formed_.rank, listener, deadline_, [this, &first] {
+    const auto heed = [this, &first] {
         check_cancelled();
         const std::optional<Object> told = first.link.take();
         if (told) throw std::runtime_error(told->text("failed").value_or("node 0 speaks"));
-    });
+    };
+    made_.workers =
+        join_streams(plan, nodes, formed_.rank, listener, settings_.peer_s, deadline_, heed);
     first.link.send(Object().set("joined", true), deadline_);
     next(first);
 }

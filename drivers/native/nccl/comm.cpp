@@ -35,7 +35,10 @@ Comm::Comm(Formed formed, const Interface& interface, ProgressThread& progress,
       running_(formed_.workers.size()),
       over_of_(formed_.workers.size()),
       again_(formed_.workers.size()) {
-    if (!settings.aggregators.empty() && !settings.required) kept_.resize(running_.size());
+    // Node 0 alone may name one.
+    const bool aggregated = std::any_of(formed_.workers.begin(), formed_.workers.end(),
+                                        [](const auto& each) { return each->engine() != "mesh"; });
+    if (aggregated && !settings.required) kept_.resize(running_.size());
 }
 
 Comm::~Comm() = default;
@@ -79,7 +82,10 @@ double Comm::progress(std::vector<pollfd>& polled) {
 }
 
 bool Comm::test(Request& request, std::size_t& bytes) {
-    if (request.state.load(std::memory_order_acquire) == Request::State::Posted) progress_if_free();
+    if (request.state.load(std::memory_order_acquire) == Request::State::Posted) {
+        // What is to be waited for may be other things now.
+        progress_.notice(progress_if_free());
+    }
     switch (request.state.load(std::memory_order_acquire)) {
         case Request::State::Posted:
             return false;
@@ -266,11 +272,10 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
         if (changes_) {
             change_->cancel(text);
         } else {
-            for (Peer& each : formed_.peers) {
-                if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
-            }
+            tell_failed(text, told_by);
         }
     }
+    end_failed_change();
     for (Request*& each : running_) {
         if (each != nullptr) each->state.store(Request::State::Failed, std::memory_order_release);
         each = nullptr;
@@ -278,6 +283,24 @@ void Comm::fail(const std::string& why, const Peer* told_by) {
     while (Request* const each = ring_.take()) {
         each->state.store(Request::State::Failed, std::memory_order_release);
     }
+}
+
+void Comm::tell_failed(const std::string& text, const Peer* told_by) {
+    for (Peer& each : formed_.peers) {
+        if (&each != told_by && !each.closed) tell(each, Object().set("failed", text));
+    }
+}
+
+// A change that has come to its good end all the same: the others hear that this node has failed.
+void Comm::end_failed_change() {
+    if (!changes_ || !change_->is_over()) return;
+    changes_ = false;
+    try {
+        for (const auto& each : change_->take().workers) each->close(failure());
+    } catch (const std::exception&) {
+        return;  // It has failed, which all have heard.
+    }
+    tell_failed(failure(), nullptr);
 }
 
 void Comm::change(const std::string& why) {
@@ -292,9 +315,14 @@ void Comm::change(const std::string& why) {
     for (const auto& each : formed_.workers) each->leave_off();
     left_ = std::move(formed_.workers);
     formed_.workers.clear();
-    changes_ = true;
-    change_ = std::make_unique<Change>(formed_, interface_, settings_, why, over_of_,
-                                       std::move(changing_), progress_);
+    try {
+        change_ = std::make_unique<Change>(formed_, interface_, settings_, why, over_of_,
+                                           std::move(changing_), progress_);
+        changes_ = true;
+    } catch (const std::exception& error) {
+        // No memory, or no thread more.
+        fail(why + ", and the nodes cannot go on without it: " + error.what());
+    }
 }
 
 void Comm::end_change() {

@@ -76,6 +76,8 @@ class Comm {
     // All requests fail, and the others hear why.
     void fail(const std::string& why, const Peer* told_by = nullptr);
     void tell(Peer& peer, const control::Object& message);
+    void tell_failed(const std::string& text, const Peer* told_by);
+    void end_failed_change();
     void say_passed();
     void wait_for_others();
     std::string failure() const;

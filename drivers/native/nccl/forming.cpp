@@ -168,8 +168,8 @@ class Forming {
     void join_streams() {
         const StreamsPlan plan = StreamsPlan::made(interface_, settings_);
         for (Peer& each : made_.peers) tell(each, plan.object());
-        made_.workers =
-            nccl::join_streams(plan, nodes_, 0, listener_, deadline_, [this] { roll_.heed(); });
+        made_.workers = nccl::join_streams(plan, nodes_, 0, listener_, settings_.peer_s, deadline_,
+                                           [this] { roll_.heed(); });
     }
 
     // Also after a node has said that it cannot take part: those that come later hear why, too.
@@ -316,10 +316,10 @@ std::vector<std::vector<Ticket>> heard_tickets(Link& link, double deadline) {
 
 std::vector<std::unique_ptr<JobWorker>> joined_streams(Link& link, const std::vector<Handle>& nodes,
                                                        int rank, const Listener& listener,
-                                                       double deadline) {
+                                                       double peer_s, double deadline) {
     const StreamsPlan plan = StreamsPlan::of(heard(link, deadline));
     if (plan.aggregator) check_place(*plan.aggregator, link);
-    return join_streams(plan, nodes, rank, listener, deadline, [&link] {
+    return join_streams(plan, nodes, rank, listener, peer_s, deadline, [&link] {
         const std::optional<Object> said = link.take();
         if (said) throw std::runtime_error(said->text("failed").value_or("node 0 speaks"));
     });
@@ -363,7 +363,7 @@ Formed take_part(Link link, const std::vector<Handle>& nodes, int rank, const Li
     try {
         attempt([&] {
             made.workers = settings.over_streams
-                               ? joined_streams(link, nodes, rank, listener, later)
+                               ? joined_streams(link, nodes, rank, listener, settings.peer_s, later)
                                : joined(heard_tickets(link, later), rank, settings, later);
         });
         link.send(Object().set("joined", true), later);

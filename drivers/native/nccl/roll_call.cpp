@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <stdexcept>
 
@@ -15,6 +14,7 @@ namespace {
 using control::monotonic_now;
 using control::Object;
 
+constexpr int kLookMs = 50;
 constexpr double kTell = 1;  // seconds for the kernel to take a line; it does so at once
 
 void tell(std::vector<Peer>& peers, const Object& outcome) {
@@ -47,21 +47,20 @@ void RollCall::heed() {
     for (Peer& each : peers_) look_at(each);
 }
 
-void RollCall::confirm(double deadline) {
-    std::vector<pollfd> missing;
+void RollCall::confirm(double deadline, const std::function<void()>& between) {
+    // One that has joined may give up, or go, as well.
+    std::vector<pollfd> all;
+    for (const Peer& each : peers_) all.push_back({each.link.number(), POLLIN, 0});
     for (;;) {
+        between();
         heed();
-        missing.clear();
-        std::string first;
-        for (const Peer& each : peers_) {
-            if (has_joined(each)) continue;
-            if (missing.empty()) first = each.name;
-            missing.push_back({each.link.number(), POLLIN, 0});
+        const auto missing = std::find_if(peers_.begin(), peers_.end(),
+                                          [this](const Peer& each) { return !has_joined(each); });
+        if (missing == peers_.end()) return;
+        if (monotonic_now() >= deadline) {
+            throw std::runtime_error(missing->name + " does not join in time");
         }
-        if (missing.empty()) return;
-        const double seconds = deadline - monotonic_now();
-        if (seconds <= 0) throw std::runtime_error(first + " does not join in time");
-        ::poll(missing.data(), missing.size(), static_cast<int>(std::ceil(1e3 * seconds)));
+        ::poll(all.data(), all.size(), kLookMs);
     }
 }
 

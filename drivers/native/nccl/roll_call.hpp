@@ -1,6 +1,7 @@
 // Node 0 hears from all others whether they have joined what it has proposed, and lets them go.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,9 +18,9 @@ class RollCall {
     // Takes what has come. Throws std::runtime_error if a node has given up, or has gone.
     void heed();
 
-    // Waits until all have joined, and none has given up since. Throws as `heed`, or if the time is
-    // over.
-    void confirm(double deadline);
+    // Waits until all have joined, and none has given up since. Calls `between` meanwhile, which
+    // may throw. Throws as `heed`, too, and if the time is over.
+    void confirm(double deadline, const std::function<void()>& between = [] {});
 
     // All begin with the first that hears it. A node that does not is gone, which ends the
     // communicator as at any later time.

@@ -29,11 +29,13 @@ std::string name_of(std::size_t node) {
 class Joining {
   public:
     Joining(const StreamsPlan& plan, const std::vector<Handle>& nodes, int rank,
-            const Listener& listener, double deadline, const std::function<void()>& heed)
+            const Listener& listener, double peer_s, double deadline,
+            const std::function<void()>& heed)
         : plan_(plan),
           nodes_(nodes),
           rank_(static_cast<std::size_t>(rank)),
           listener_(listener),
+          peer_s_(peer_s),
           deadline_(deadline),
           heed_(heed),
           links_(plan.jobs) {
@@ -59,7 +61,7 @@ class Joining {
             if (plan_.aggregator) sockets.push_back(aggregators_[job].release());
             made.push_back(std::make_unique<StreamsWorker>(
                 static_cast<int>(rank_), sockets, nodes_.size(), plan_.one_hop,
-                plan_.aggregator ? plan_.aggregator->text() : ""));
+                plan_.aggregator ? plan_.aggregator->text() : "", peer_s_));
         }
         return made;
     }
@@ -133,7 +135,7 @@ class Joining {
     const std::vector<Handle>& nodes_;
     const std::size_t rank_;
     const Listener& listener_;
-    const double deadline_;
+    const double peer_s_, deadline_;
     const std::function<void()>& heed_;
     std::vector<std::vector<std::optional<Link>>> links_;  // by job and node
     std::vector<control::LineSocket> aggregators_;         // by job
@@ -186,9 +188,10 @@ StreamsPlan StreamsPlan::of(const Object& said) {
 
 std::vector<std::unique_ptr<JobWorker>> join_streams(const StreamsPlan& plan,
                                                      const std::vector<Handle>& nodes, int rank,
-                                                     const Listener& listener, double deadline,
+                                                     const Listener& listener, double peer_s,
+                                                     double deadline,
                                                      const std::function<void()>& heed) {
-    return Joining(plan, nodes, rank, listener, deadline, heed).workers();
+    return Joining(plan, nodes, rank, listener, peer_s, deadline, heed).workers();
 }
 
 }  // namespace afflux::nccl

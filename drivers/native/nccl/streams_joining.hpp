@@ -34,10 +34,12 @@ struct StreamsPlan {
 };
 
 // The workers of all jobs. Others may give up meanwhile: `heed` is called all the time, and throws
-// then. `nodes`: of all, in order. Throws std::runtime_error.
+// then. `nodes`: of all, in order. `peer_s`: of an aggregator's host, see `StreamsWorker`. Throws
+// std::runtime_error.
 std::vector<std::unique_ptr<JobWorker>> join_streams(const StreamsPlan& plan,
                                                      const std::vector<Handle>& nodes, int rank,
-                                                     const Listener& listener, double deadline,
+                                                     const Listener& listener, double peer_s,
+                                                     double deadline,
                                                      const std::function<void()>& heed);
 
 }  // namespace afflux::nccl

@@ -1,14 +1,20 @@
 #include "nccl/streams_worker.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+
+#include "control/line_socket.hpp"
 
 namespace afflux::nccl {
 namespace {
 
 // Chunks of NCCL's come one after the other, so their bytes count, and not when the first is there.
 constexpr std::size_t kAggregated = std::size_t{64} << 10;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kLook = 0.1;  // seconds
 
 std::vector<int> numbers(std::size_t nodes) {
     std::vector<int> all(nodes);
@@ -31,11 +37,14 @@ std::string in_our_words(std::string text) {
 }  // namespace
 
 StreamsWorker::StreamsWorker(int rank, const std::vector<int>& sockets, std::size_t nodes,
-                             std::size_t one_hop, std::string place)
+                             std::size_t one_hop, std::string place, double peer_s)
     : place_(std::move(place)),
+      peer_s_(peer_s),
       mesh_(std::make_unique<streams::Mesh>(rank, std::vector<std::vector<int>>{sockets},
                                             numbers(nodes), 1, one_hop, streams::Mesh::Carriers{},
-                                            kAggregated)) {
+                                            kAggregated)),
+      next_look_(kNever),
+      silent_since_(kNever) {
     if (!place_.empty()) mesh_->keep_results();
 }
 
@@ -48,11 +57,15 @@ void StreamsWorker::begin(const Reduction& reduction) {
     request.dtype = static_cast<collectives::Dtype>(reduction.dtype);
     request.op = static_cast<collectives::Op>(reduction.op);
     operation_ = mesh_->begin(request);
+    if (!place_.empty()) next_look_ = control::monotonic_now() + kLook;
+    silent_since_ = kNever;
 }
 
 bool StreamsWorker::advance() {
     try {
-        return mesh_->advance(std::chrono::nanoseconds::zero(), operation_);
+        const bool over = mesh_->advance(std::chrono::nanoseconds::zero(), operation_);
+        if (!over) look_for_aggregator();
+        return over;
     } catch (const collectives::Disagreement&) {
         throw std::runtime_error(
             "the nodes disagree: some node called another operation, type or count");
@@ -63,8 +76,21 @@ bool StreamsWorker::advance() {
     }
 }
 
+// A host that vanishes ends no connection for a long time. One whose process is stopped still
+// acknowledges, and is waited for.
+void StreamsWorker::look_for_aggregator() {
+    const double now = control::monotonic_now();
+    if (now < next_look_) return;
+    next_look_ = now + kLook;
+    const std::string silence = mesh_->aggregators_silence();
+    silent_since_ = silence.empty() ? kNever : std::min(silent_since_, now);
+    if (now - silent_since_ >= peer_s_) {
+        throw AggregatorGone("timed out: the aggregator at " + place_ + ": " + silence);
+    }
+}
+
 double StreamsWorker::next_timer() const {
-    return std::numeric_limits<double>::infinity();
+    return next_look_;
 }
 
 void StreamsWorker::watch(std::vector<pollfd>& polled) const {

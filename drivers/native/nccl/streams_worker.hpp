@@ -13,13 +13,14 @@ namespace afflux::nccl {
 class StreamsWorker final : public JobWorker {
   public:
     // Takes over the sockets, by node, -1 for the own one; after them there may be one to an
-    // aggregator, which is `place`. `one_hop`: as that of the mesh.
+    // aggregator, which is `place`, and counts as dead when its host has acknowledged nothing for
+    // `peer_s` seconds. `one_hop`: as that of the mesh.
     StreamsWorker(int rank, const std::vector<int>& sockets, std::size_t nodes, std::size_t one_hop,
-                  std::string place);
+                  std::string place, double peer_s);
 
     void begin(const Reduction& reduction) override;
     bool advance() override;
-    // Never: its sockets say when there is something to do.
+    // Only to look whether the aggregator's host is there: of all else its sockets tell.
     double next_timer() const override;
     void watch(std::vector<pollfd>& polled) const override;
     void leave_off() override;
@@ -31,8 +32,13 @@ class StreamsWorker final : public JobWorker {
     std::string statistics() const override;
 
   private:
+    void look_for_aggregator();
+
     const std::string place_;
+    const double peer_s_;
     std::unique_ptr<streams::Mesh> mesh_;
+    double next_look_;
+    double silent_since_;  // infinite if it is not silent
     std::uint64_t operation_ = 0;
     std::string statistics_;
 };

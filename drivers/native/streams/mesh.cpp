@@ -307,13 +307,24 @@ bool Mesh::waits_for_aggregator() const {
 }
 
 std::string Mesh::obstacle() const {
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
-        for (std::size_t r = 0; r < members_; ++r) {
-            const std::string text = unacknowledged(socket(lane, static_cast<int>(r)));
-            if (text.empty()) continue;
-            const bool is_rank = r < names_.size();
-            return (is_rank ? "rank " + std::to_string(names_[r]) : "the aggregator") + ": " + text;
-        }
+    for (std::size_t r = 0; r < members_; ++r) {
+        const std::string text = unacknowledged_by(r);
+        if (text.empty()) continue;
+        const bool is_rank = r < names_.size();
+        return (is_rank ? "rank " + std::to_string(names_[r]) : "the aggregator") + ": " + text;
+    }
+    return {};
+}
+
+std::string Mesh::aggregators_silence() const {
+    return waits_for_aggregator() ? unacknowledged_by(names_.size()) : std::string();
+}
+
+std::string Mesh::unacknowledged_by(std::size_t member) const {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+        std::string text = unacknowledged(socket(lane, static_cast<int>(member)));
+        if (!text.empty()) return text;
+    }
     return {};
 }
 

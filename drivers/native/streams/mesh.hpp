@@ -86,6 +86,8 @@ class Mesh final : public Group {
     std::vector<int> missing() const override;
     bool waits_for_aggregator() const override;
     std::string obstacle() const override;
+    // Since when the aggregator's host has acknowledged nothing; empty if it has.
+    std::string aggregators_silence() const;
     // Ranks whose connection has ended. Any thread.
     std::vector<int> ended() const override;
     void fail(const std::string& text) override;
@@ -116,6 +118,7 @@ class Mesh final : public Group {
     void set_failure(const std::string& text);
     void give_up();
     std::vector<int> differing_now() const;
+    std::string unacknowledged_by(std::size_t member) const;
     Ranks missing_members() const;
     Ranks ranks_alone() const;
     bool run(Clock::time_point deadline, bool waits);
