@@ -72,7 +72,7 @@ def rounds(addresses: Sequence[tuple[str, int]]) -> list[int]:
         pytest.param(2, 0.05, 20_001, marks=pytest.mark.long),
         pytest.param(3, 0.0, 20_001, marks=pytest.mark.long),
         pytest.param(4, 0.05, 20_001, marks=pytest.mark.long),
-        (2, 0.05, 8001),
+        pytest.param(2, 0.05, 8001, marks=pytest.mark.long),
         (4, 0.0, 8001),
     ],
 )

@@ -82,14 +82,13 @@ def aggregator():
 @pytest.mark.parametrize(
     ("hosts", "blocks", "results"),
     [
-        (SHARED, BLOCKS, 1),
         (SHARED, BLOCKS, STEP // 3),
         (SHARED, BLOCKS, STEP - 1),
-        (SHARED, BLOCKS, STEP),
         (SHARED, BLOCKS, STEP + 2),
         (SHARED, 20, 223),
         (ONE_ALONE, BLOCKS, 80),
         (ONE_ALONE, BLOCKS, 155),
+        *(pytest.param(SHARED, BLOCKS, number, marks=pytest.mark.long) for number in (1, STEP)),
         *(
             pytest.param(hosts, blocks, number, marks=pytest.mark.long)
             for hosts, most in ((SHARED, 670), (ONE_ALONE, 450))

@@ -70,7 +70,7 @@ def sums(rank, size):
     return found, afflux.statistics()["topology"]
 
 
-@pytest.mark.parametrize("size", [3, 4, pytest.param(7, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [4, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 7))])
 def test_hosts_with_one_rank_and_with_several(size):
     here = values(run_ranks(sums, size, environment=AUTO))
     with (

@@ -206,7 +206,7 @@ def test_a_check_may_add_to_the_frames_that_it_gets() -> None:
 @pytest.mark.slow
 def test_a_sample_of_mutants(tmp_path: Path) -> None:
     netlist = Netlist(tmp_path, parameters(BUS_BITS))
-    drawn = netlist.draw(16, seed=4)
+    drawn = netlist.draw(8, seed=4)
     # The round of a slot that is never written right: nothing works.
     fatal = netlist.mutant(len(drawn) + 1, "inv", "engine.slot_state.states", "WR_DATA", 0)
     mutants = [*drawn, fatal]

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.slow
 DISTINCT = {parameters: name for name, parameters in reversed(SHIPPED.items())}
 """By parameters the first that has them."""
 
-SIBLINGS = {"alveo", "as02mc04", "ecpix5-45f", "ecpix5-85f", "colorlight-5a-75b"}
-"""As the default, with an output register; and boards with ECP5, which are smaller."""
+LONG = {"default", "alveo", "as02mc04", "ecpix5-45f", "ecpix5-85f"}
+"""Compilers take minutes for these: `make test-long` has them."""
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.long if name in SIBLINGS else ())
+        pytest.param(name, marks=pytest.mark.long if name in LONG else ())
         for name in reversed(DISTINCT.values())
     ],
 )

@@ -83,7 +83,7 @@ double Comm::progress(std::vector<pollfd>& polled) {
 
 bool Comm::test(Request& request, std::size_t& bytes) {
     if (request.state.load(std::memory_order_acquire) == Request::State::Posted) {
-        // What is to be waited for may be other things now.
+        // The sockets to wait for may be others now.
         progress_.notice(progress_if_free());
     }
     switch (request.state.load(std::memory_order_acquire)) {

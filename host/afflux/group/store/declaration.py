@@ -18,7 +18,7 @@ __all__ = ["Declaration", "Declared"]
 
 
 class Declared(NamedTuple):
-    """What a rank has declared.
+    """A declaration.
 
     Attributes:
         rank: The rank.
