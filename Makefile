@@ -248,6 +248,10 @@ chaos: $(ADAPTER) ## kills and faults at random moments, every sum judged; goes 
 soak: $(ADAPTER) ## an hour of faults that end no process: memory, descriptors and threads stay
 	$(PY) -m tests.chaos --soak --minutes 60 $(CHAOS_ARGS)
 
+.PHONY: explore
+explore: $(ADAPTER) ## aggregators that die and come back, in virtual time: ten million steps
+	$(PY) -m tests.explorer $(EXPLORE_ARGS)
+
 .PHONY: fuzz
 fuzz: $(SETUP) ## random and mutated frames through the gateware
 	$(PY) -m tests.fuzz --frames "$(FRAMES)"

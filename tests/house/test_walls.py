@@ -30,6 +30,7 @@ TEST_FLOORS = (
     ("tests.scenarios",),
     (
         "tests.chaos",
+        "tests.explorer",
         "tests.checks",
         "tests.conformance",
         "tests.formal",

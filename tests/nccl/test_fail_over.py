@@ -315,10 +315,11 @@ def test_an_aggregators_host_that_vanishes(kind):
             environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_PEER_TIMEOUT": "2"}
             found = run_nodes(
                 with_a_host_that_vanishes, 3, environment=environment, hosts=made.hosts,
-                limit_s=60, between=lambda: made.unplug(where),
+                limit_s=90, between=lambda: made.unplug(where),
             )  # fmt: skip
         finally:
             process.kill()
             serving.finish(process)
     check([each[:2] for each in found])
-    assert max(seconds for *_, seconds in found) < 15
+    # Beside a quarter of an hour, after which the kernel ends connections.
+    assert max(seconds for *_, seconds in found) < 60
