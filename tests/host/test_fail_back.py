@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group.forming import rendezvous
+from afflux.group.forming.lookout import pause_before
 from afflux.group.reducers import host_worker
 from afflux.group.reducers.fail_back import FailBack
 from afflux.group_statistics import group_of
@@ -81,28 +82,28 @@ def right(tensor, number):
     return bits(tensor) == expected(number)
 
 
-def until(rank, _size, url, changes, hasty=0.0):
+def until(rank, _size, url, hasty=0.0):
     """Sum until the group has come back; return by which way each sum went, and the counters."""
     choose = random.Random(rank)
-    ways, number = [], 0
+    ways: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
     with Again(url) as again:
         while True:
+            number = len(ways)
             tensor = contribution(rank, number % 4)
             dist.all_reduce(tensor)
             assert right(tensor, number % 4), number
             statistics = afflux.statistics()
-            ways.append(statistics["topology"])
-            if rank == 0 and [*ways[-2:-1], "aggregator"][0] == "aggregator" != ways[-1]:
+            if rank == 0 and statistics["fail_overs"] and "streams" not in ways:
                 again.begin()
+            ways.append(statistics["topology"])
             if choose.random() < hasty:
                 time.sleep(choose.random() * 0.05)
             if number % 3 == 2:
                 moved = torch.full((5,), float(rank))
                 dist.broadcast(moved, number % SIZE)
                 assert moved.tolist() == [number % SIZE] * 5
-            number += 1
-            done = all_say(statistics["fail_backs"] == changes)
+            done = all_say(statistics["fail_backs"] == 1)
             if done or time.monotonic() > deadline:
                 break
         for last in range(3):
@@ -112,12 +113,12 @@ def until(rank, _size, url, changes, hasty=0.0):
     return ways, statistics["fail_overs"], statistics["fail_backs"], afflux.statistics()
 
 
-def came_back(outcomes, changes=1, topology="aggregator"):
+def came_back(outcomes):
     """Judge what `until` returns; return the way of each sum at rank 0."""
     found = values(outcomes)
     for _, fail_overs, fail_backs, statistics in found:
-        assert (fail_overs, fail_backs) == (changes, changes)
-        assert statistics["topology"] == topology
+        assert (fail_overs, fail_backs) == (1, 1)
+        assert statistics["topology"] == "aggregator"
     return found[0][0]
 
 
@@ -125,7 +126,7 @@ def came_back(outcomes, changes=1, topology="aggregator"):
 def test_back_at_an_aggregator_that_has_begun_again(results):
     with aggregator() as (url, _), Mortal(url, 0, results) as mortal:
         environment = {**OFTEN, "AFFLUX_AGGREGATOR": mortal.url}
-        outcomes = run_ranks(until, SIZE, mortal.url, 1, 0.3, environment=environment)
+        outcomes = run_ranks(until, SIZE, mortal.url, 0.3, environment=environment)
     assert "streams" in came_back(outcomes)
     for *_, statistics in values(outcomes):
         # Those of the first one, and of the last three sums at least.
@@ -196,10 +197,10 @@ def over_and_over(rank, _size, url, pid, cycles):
 
 def await_end(pid):
     """Wait until a process has ended, whoever is to reap it."""
-    while (
-        Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    ):
+    state = ""
+    while state != "Z":
         time.sleep(0.01)
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
 
 
 def all_say(yes):
@@ -231,7 +232,7 @@ def test_at_a_spare_one_that_begins_later():
     with aggregator() as (url, _), Mortal(url, 0, RESULTS // 2) as mortal:
         spare = f"udp://127.0.0.96:{closed_port()}"
         environment = {**OFTEN, "AFFLUX_AGGREGATOR": mortal.url, "AFFLUX_SPARE": spare}
-        outcomes = run_ranks(until, SIZE, spare, 1, environment=environment)
+        outcomes = run_ranks(until, SIZE, spare, environment=environment)
     assert "streams" in came_back(outcomes)
     for *_, statistics in values(outcomes):
         assert statistics["topology_reason"] == f"{spare} answers again"
@@ -251,7 +252,7 @@ def cannot_join_at_first(rank, size, url):
                 return as_it_is(self, group, interrupted)
 
         patch.setattr(FailBack, "_make", make)
-        return until(rank, size, url, 1), attempts
+        return until(rank, size, url), attempts
 
 
 def no_way(_self, _timeout_s):
@@ -273,7 +274,7 @@ def dies_on_the_way(rank, size, url):
     with pytest.MonkeyPatch.context() as patch:
         if rank == 1:
             patch.setattr(FailBack, "_make", lambda *_: os._exit(1))
-        return caught(lambda: until(rank, size, url, 1))
+        return caught(lambda: until(rank, size, url))
 
 
 def test_a_rank_that_dies_on_the_way_back_is_named():
@@ -357,8 +358,14 @@ def test_never():
     assert values(outcomes) == [("streams", 0)] * SIZE
 
 
+def test_attempts_become_rarer():
+    pauses = [pause_before(attempt, 5.0) for attempt in (1, 2, 3, 7, 8, 100_000)]
+    assert pauses == [5.0, 10.0, 20.0, 300.0, 300.0, 300.0]
+    assert pause_before(9, 1000.0) == 1000.0
+
+
 def freed(rank, size, url):
-    until(rank, size, url, 1)
+    until(rank, size, url)
     return destroyed_and_freed()
 
 

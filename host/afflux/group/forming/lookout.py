@@ -13,7 +13,7 @@ from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["AggregatorLookout"]
+__all__ = ["AggregatorLookout", "pause_before"]
 
 _log = logging.getLogger("afflux")
 
@@ -22,7 +22,16 @@ _ANSWER_S = 2.0
 _LONGEST_PAUSE_S = 300.0
 """Each attempt that fails makes the ranks wait for one another, so they become rarer."""
 
+_MOST_DOUBLINGS = 32
+"""A job of weeks may see more attempts than a float has room for."""
+
 _JOIN_S = 1.0
+
+
+def pause_before(attempt: int, every_s: float) -> float:
+    """Return how many seconds pass before the first look of an attempt."""
+    doublings = min(attempt - 1, _MOST_DOUBLINGS)
+    return max(every_s, min(every_s * 2.0**doublings, _LONGEST_PAUSE_S))
 
 
 class AggregatorLookout:
@@ -49,8 +58,7 @@ class AggregatorLookout:
     def look(self, attempt: int, came: Callable[[str], None]) -> None:
         """Look each AFFLUX_FAIL_BACK seconds, and less often the more attempts have failed."""
         every_s = self._settings.fail_back_s
-        pause_s = max(every_s, min(every_s * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
-        arguments = pause_s, every_s, came
+        arguments = pause_before(attempt, every_s), every_s, came
         name = "afflux-lookout"
         self._thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
         self._thread.start()

@@ -236,10 +236,8 @@ class ContinuedReducer(ABC):
                 return over
             left_s = max(0.5, deadline - time.monotonic())
             made = self._replace(text, left_s, lambda: self._group.look(interrupted))
-            self._name(made)
-            if isinstance(made, ContinuedReducer):
-                made.attended(interrupted, self._group.gone, self._group.news)
-            self._other, self._ended = made, ""
+            self._adopt(made)
+            self._ended = ""
             self._went_over += 1
             if not isinstance(made, ContinuedReducer):
                 self._back.begin(self._group)
@@ -281,11 +279,8 @@ class ContinuedReducer(ABC):
         try:
             made = self._back.attend(interrupted, wait)
             if made is not None:
-                before, self._other = self._replacing(), made
-                self._name(made)
-                if isinstance(made, ContinuedReducer):
-                    group = self._group
-                    made.attended(group.interrupted, group.gone, group.news)
+                before = self._replacing()
+                self._adopt(made)
                 self._counts_before.append(before.statistics())
                 before.leave()
             return made
@@ -307,6 +302,14 @@ class ContinuedReducer(ABC):
         finally:
             self._calls_other = False
         self._come_back(interrupted, wait=False)
+
+    def _adopt(self, other: Reducer[Any]) -> None:
+        """Go on over another reducer, which hears of the group what this one hears."""
+        self._other = other
+        self._name(other)
+        if isinstance(other, ContinuedReducer):
+            group = self._group
+            other.attended(group.interrupted, group.gone, group.news)
 
     def _name(self, other: Reducer[Any]) -> None:
         """Be called what the other reducer is, which may have gone over to another one itself."""

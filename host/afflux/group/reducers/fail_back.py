@@ -136,7 +136,7 @@ class FailBack:
             made = self._make(group, interrupted)
         except RanksMissing as late:
             # The others hear of it where they wait. Without all there is no way back.
-            self._exchange().report(late, stays=False)
+            self._exchange(group).report(late, stays=False)
         except StepFailed as failure:
             _log.info("rank %d: stays without its aggregators: %s", self._rank, failure)
         else:
@@ -180,7 +180,7 @@ class FailBack:
         if self._target is not None:
             return self._target
         keys = [f"begun/{rank}" for rank in range(self._size)]
-        exchange = self._exchange()
+        exchange = self._exchange(group)
 
         def come() -> bool:
             with contextlib.suppress(RuntimeError):
@@ -206,7 +206,7 @@ class FailBack:
         declared = self._declaration.declared()
         assert declared is not None
         began_s = time.monotonic()
-        exchange = self._exchange(lambda: group.look(interrupted))
+        exchange = self._exchange(group, lambda: group.look(interrupted))
         try:
             made = self._join(exchange, declared.what)
         except (StepFailed, RanksEnded):
@@ -220,7 +220,6 @@ class FailBack:
         )  # fmt: skip
         return made
 
-    def _exchange(self, look: Callable[[], None] = lambda: None) -> Exchange:
-        timeout_s = self._group.timeout_s if self._group is not None else 1.0
+    def _exchange(self, group: Attending, look: Callable[[], None] = lambda: None) -> Exchange:
         store = self._store.under("join")
-        return Exchange(store, self._rank, self._size, timeout_s, look)
+        return Exchange(store, self._rank, self._size, group.timeout_s, look)
