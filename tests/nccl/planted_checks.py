@@ -17,6 +17,7 @@ from afflux_drivers.aggregator.engine import SoftEngine
 from tests.support.drivers.served import Served
 from tests.support.host import serving
 from tests.support.host.aggregators import aggregator
+from tests.support.host.network import network
 from tests.support.nccl.node import LIBRARY, Buffer, Comm, Node, PluginError, run_nodes
 from tests.support.nccl.ring import SLOT, STEPS, Ring
 from tests.support.nccl.tables import HANDLE_BYTES
@@ -34,6 +35,7 @@ __all__ = [
     "rings",
     "sums",
     "transfers",
+    "vanishing",
 ]
 
 LIMIT_S = 20.0
@@ -284,6 +286,53 @@ def change_once(library: str) -> None:
     finally:
         process.kill()
         serving.finish(process)
+
+
+def without_its_host(node: Node) -> tuple[bool, float, list[str]]:
+    """Sum, and sum on when the aggregator's host has vanished; say how long that took."""
+    node.init()
+    comm = node.form()
+    # Too much for the nodes to sum without the aggregator.
+    ones = np.ones(30_000, np.float32)
+    buffers = buffers_of(comm, ones.nbytes)
+
+    def sums_are_right() -> bool:
+        found = comm.all_reduce(ones, "float32", "sum", buffers)
+        return bool((found == node.size).all())
+
+    good = sums_are_right()
+    node.gather(None)
+    # What is sent from now on nobody acknowledges.
+    time.sleep(1)
+    began = time.monotonic()
+    for _ in range(8):
+        good = sums_are_right() and good
+    took_s = time.monotonic() - began
+    comm.close()
+    return good, took_s, node.warnings()
+
+
+def vanishing(library: str, kind: str = "streams") -> None:
+    with network(hosts=3) as made:
+        where = made.aggregator
+        process, line = serving.start(engine=(kind,), place=where)
+        try:
+            url = next(word for word in line.split() if "://" in word).rstrip(",.;")
+            environment = {**variables(library, url), "AFFLUX_PEER_TIMEOUT": "2"}
+            found = run_nodes(
+                without_its_host, 3, environment=environment, hosts=made.hosts, limit_s=60,
+                between=lambda: made.unplug(where),
+            )  # fmt: skip
+        finally:
+            process.kill()
+            serving.finish(process)
+    for good, took_s, warnings in found:
+        assert good
+        assert [each.partition("; ")[2] for each in warnings] == [
+            "the nodes go on over streams to each other"
+        ]
+        # Where data are on their way, TCP keepalive does not run: the kernel has its own patience.
+        assert took_s < 20
 
 
 def chosen(node: Node) -> list[float]:

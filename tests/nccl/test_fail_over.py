@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pytest
 
 from afflux_sim.golden.reductions import all_reduce
+from tests.nccl.planted_checks import vanishing
 from tests.support.golden_tensors import bits_of, draw
 from tests.support.host import serving
-from tests.support.host.network import network
 from tests.support.nccl.node import Buffer, Comm, Node, PluginError, run_nodes
 
 # Nodes do not sum so many bytes in one hop.
@@ -294,35 +294,16 @@ def test_communicators_that_rest_when_it_ends(served):
     assert found == [[3.0] * 7] * 3
 
 
-def with_a_host_that_vanishes(node: Node) -> tuple[list[npt.NDArray[Any]], list[str], float]:
-    steps = Steps(node)
-    steps.post()
-    steps.take()
-    node.gather(None)
-    # What is sent from now on nobody acknowledges.
-    time.sleep(1)
-    began = time.monotonic()
-    for _ in range(STEPS - 1):
-        steps.post()
-    return steps.end(), node.warnings(), time.monotonic() - began
+@pytest.mark.parametrize("served", ["streams"], indirect=True)
+def test_an_aggregator_that_node_0_alone_names(served):
+    """The others go on all the same: what has been formed counts."""
+    url, process = served
+    own = {rank: {"AFFLUX_AGGREGATOR": "streams://", "AFFLUX_INTERFACE": "lo"} for rank in (1, 2)}
+    call = process.pid, 37, signal.SIGKILL
+    check(run_nodes(with_a_death, 3, *call, environment={"AFFLUX_AGGREGATOR": url}, own=own))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_aggregators_host_that_vanishes(kind):
     """Nothing says that it has gone: no connection ends, and no port refuses."""
-    with network(hosts=3) as made:
-        where = made.aggregator
-        process, line = serving.start(engine=(kind,), place=where)
-        try:
-            url = next(word for word in line.split() if "://" in word).rstrip(",.;")
-            environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_PEER_TIMEOUT": "2"}
-            found = run_nodes(
-                with_a_host_that_vanishes, 3, environment=environment, hosts=made.hosts,
-                limit_s=90, between=lambda: made.unplug(where),
-            )  # fmt: skip
-        finally:
-            process.kill()
-            serving.finish(process)
-    check([each[:2] for each in found])
-    # Where data are on their way, TCP keepalive does not run, and the kernel has its own patience.
-    assert max(seconds for *_, seconds in found) < 20
+    vanishing("", kind)

@@ -82,6 +82,10 @@ BUGS: dict[str, tuple[Bug, Callable[[str], None]]] = {
         ),
         planted_checks.changing,
     ),
+    "nobody looks whether the aggregator's host is there": (
+        Bug("nccl/streams_worker.cpp", "if (!over) look_for_aggregator();", ""),
+        planted_checks.vanishing,
+    ),
     "a job outlives its communicator": (
         Bug(
             "nccl/comm.cpp",
